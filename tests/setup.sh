@@ -15,6 +15,8 @@ has_package() {
     return 1
 }
 has_command() { command -v "$1" >/dev/null; }
+# The driver's device file, or its answer where files lie elsewhere (WSL).
+has_gpu() { compgen -G '/dev/nvidia[0-9]*' >/dev/null || { has_command nvidia-smi && nvidia-smi -L >/dev/null 2>&1; }; }
 
 missing=()
 # need PACKAGE WHAT-FOR TEST...: note that PACKAGE is missing where TEST fails.
@@ -58,7 +60,6 @@ set_up() {
     need cmake 'configures the build' has_command cmake
     need ninja-build 'runs the build' has_command ninja
     need doctest-dev 'the tests' has_package doctest
-    need libbenchmark-dev 'the benchmarks' has_package benchmark
     need nlohmann-json3-dev 'reads and writes JSON' has_package nlohmann_json
     need libcli11-dev 'reads command lines' has_package CLI11
     need libutf8proc-dev 'knows letters and accents, for the encoder' test -e /usr/include/utf8proc.h
@@ -66,19 +67,41 @@ set_up() {
     install_missing
 }
 
-# build PRESET TARGET...: configures and builds as much as possible, and shows the compiler's messages where that fails.
+# progress WHAT LOG: copies what Ninja or CTest says to LOG, and says how far it is: in a line that changes on a terminal, else once a minute.
+progress() {
+    local what=$1 log=$2 line begin=$SECONDS next=$((SECONDS + 60)) far='' unit=''
+    while IFS= read -r line; do
+        printf '%s\n' "$line" >>"$log"
+        if [[ $line =~ ^\[([0-9]+/[0-9]+)\]\ (.*) ]]; then  # Ninja
+            far=${BASH_REMATCH[1]} unit=${BASH_REMATCH[2]##*/}
+        elif [[ $line =~ ^\ *([0-9]+/[0-9]+)\ Test\ +\#[0-9]+:\ ([^ ]+) ]]; then  # CTest
+            far=${BASH_REMATCH[1]} unit=${BASH_REMATCH[2]}
+        else
+            continue
+        fi
+        if [ -t 1 ]; then
+            printf '\r\033[K%s %s, %d s: %.50s' "$what" "$far" $((SECONDS - begin)) "$unit"
+        elif [ "$SECONDS" -ge "$next" ]; then
+            printf '%s %s, %d s\n' "$what" "$far" $((SECONDS - begin))
+            next=$((SECONDS + 60))
+        fi
+    done
+    [ ! -t 1 ] || printf '\r\033[K'
+    printf '%s %s, %d s: done\n' "$what" "${far:-nothing}" $((SECONDS - begin))
+}
+
+# build PRESET TARGET [CMAKE-ARGUMENT...]: configures and builds as much as possible, and shows the compiler's messages where that fails.
 build() {
-    local preset=$1 log
-    shift
+    local preset=$1 target=$2 log
+    shift 2
     mkdir -p build
     log=build/$preset.log
-    printf 'building %s (%s) …\n' "$*" "$preset"
-    if ! cmake --preset "$preset" >"$log" 2>&1; then
+    if ! cmake --preset "$preset" "$@" >"$log" 2>&1; then
         cat "$log" >&2
         return 1
     fi
     sed -n 's/^-- residency: /cmake: /p' "$log"
-    if ! cmake --build --preset "$preset" --target "$@" -- -k 0 >>"$log" 2>&1; then
+    if ! cmake --build --preset "$preset" --target "$target" -- -k 0 2>&1 | progress "building $target ($preset)" "$log"; then
         grep -vE '^\[[0-9]+/[0-9]+\]' "$log" | grep -E -A 3 'error:|Error|undefined reference|^FAILED: ' | head -n 200
         printf 'the build failed; all of its output is in %s\n' "$log"
         return 1
@@ -90,9 +113,9 @@ build() {
 run_tests() {
     local folder=build/$1 failed=$2 status=0
     shift 2
-    rm -f "$folder/junit.xml"
+    rm -f "$folder/junit.xml" "$folder/ctest.log"
     ctest --test-dir "$folder" --parallel "$(nproc)" --output-junit junit.xml --no-tests=error --output-on-failure \
-        --test-output-size-passed 1000000 --test-output-size-failed 10000000 "$@" >"$folder/ctest.log" 2>&1 || status=$?
+        --test-output-size-passed 1000000 --test-output-size-failed 10000000 "$@" 2>&1 | progress tests "$folder/ctest.log" || status=$?
     if [ "$status" -ne 0 ]; then
         grep -vE '^ *[0-9]+/[0-9]+ Test +#[0-9]+: .* Passed |^ +Start +[0-9]+:' "$folder/ctest.log" || true
     fi

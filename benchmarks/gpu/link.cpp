@@ -136,6 +136,21 @@ int main(int argc, char** argv) {
                     call_ns(stream, 4, [&] { BENCH_RESULT(device.copy(copies, stream)); }) / 1e3, "us");
         records.add("link.issue.512x64KiB.loop", call_ns(stream, 4, [&] { raw_loop(copies); }) / 1e3, "us");
     }
+    // Small pieces beside large ones: one raw batch of both blocks the host until all is copied; a call of the device does not.
+    for (const std::uint64_t small : {std::uint64_t{512}, 4 * KiB, 16 * KiB, 24 * KiB, 32 * KiB, 64 * KiB}) {
+        auto copies = pieces(4 * MiB, 64 * MiB);
+        for (std::uint64_t i = 0; i < 8; ++i) {
+            copies.push_back({gpu_memory + GiB + i * MiB, host + GiB + i * MiB, small});
+        }
+        RawBatch batch{copies};
+        const double takes = timer.median_seconds(9, [&] { BENCH_RESULT(device.copy(copies, stream)); });
+        const double raw = call_ns(stream, 1, [&] { batch.enqueue(copies.size(), stream); });
+        const double ours = call_ns(stream, 1, [&] { BENCH_RESULT(device.copy(copies, stream)); });
+        const std::string name = "link.issue.16x4MiB_and_8x" + std::to_string(small) + "B";
+        records.add(name + ".batch_raw", raw / 1e3, "us");
+        records.add(name + ".device", ours / 1e3, "us");
+        records.add(name + ".device_over_copy_time", ours / 1e9 / takes, "ratio", "<= 0.2");
+    }
     // What a call costs beside its bytes, as a plan counts it: copies of 1 MiB, alone; as the executor makes them, each behind a wait
     // for a step and before the record of its arrival; and both as the nodes of a graph, with a kernel a copy beside them.
     {

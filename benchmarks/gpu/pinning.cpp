@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "benchmarks/gpu/record.hpp"
@@ -22,7 +23,7 @@ int main(int argc, char** argv) {
     const std::uint64_t bytes = gib << 30;
 
     // The source is ordinary memory, as a loader would have it in the page cache.
-    auto* const source = static_cast<std::byte*>(residency::detail::map_host(bytes, true));
+    auto* const source = static_cast<std::byte*>(residency::detail::map_host(bytes, true, std::nullopt));
     if (source == nullptr) { return 1; }
     residency::detail::touch_host(source, bytes, 16);
     auto write = [source](std::uint64_t first, std::uint64_t last) {

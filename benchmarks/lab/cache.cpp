@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
@@ -37,7 +38,21 @@ struct Options : CommonOptions {
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
     std::vector<std::string> policies;
     lab::trace::CsvColumns columns;
+    std::string separator{"auto"};
 };
+
+/// The choices of --separator; auto: as the reader finds.
+struct Separator {
+    const char* name;
+    std::optional<char> separator;
+};
+constexpr std::array separators{Separator{"auto", std::nullopt}, Separator{"comma", ','}, Separator{"tab", '\t'},
+                                Separator{"semicolon", ';'}, Separator{"blank", ' '}};
+std::vector<std::string> separator_names() {
+    std::vector<std::string> names;
+    for (const Separator& each : separators) { names.emplace_back(each.name); }
+    return names;
+}
 
 struct Row {
     const Evictor* evictor;  ///< null: everything resident
@@ -98,12 +113,18 @@ void print_table(const lab::trace::Trace& trace, const std::vector<Row>& rows) {
                    share(counts.misses, counts.requests), share(counts.missed_bytes, counts.requested_bytes),
                    std::to_string(counts.misses), human_bytes(counts.missed_bytes)});
     }
-    std::cout << table.aligned() << "* knows the whole trace\n";
+    std::cout << table.aligned()
+              << "* knows the whole trace; residency-lab run has no schedule of a trace, so that only belady knows it "
+                 "there\n";
 }
 
 void run(const Options& options) {
     check_budgets(options.budgets);
-    const auto trace = read_trace(options.trace, options.format, options.columns);
+    lab::trace::CsvColumns columns = options.columns;
+    for (const Separator& each : separators) {
+        if (each.name == options.separator) { columns.separator = each.separator; }
+    }
+    const auto trace = read_trace(options.trace, options.format, columns);
     if (!trace) { fail(trace.error()); }
     const auto budgets = parse_budgets(options.budgets, trace->total_bytes());
     if (!budgets) { fail(budgets.error()); }
@@ -162,12 +183,12 @@ void add_cache_command(CLI::App& app) {
     options->policies = names;
     CLI::App* command = app.add_subcommand("cache", "demand caching alone: what misses, by policy and budget");
     command->footer(trace_formats);
-    command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")
+    command->add_option("--trace", options->trace, "the file, perhaps compressed")
         ->required()
         ->check(CLI::ExistingFile);
     command->add_option("--format", options->format, "of the file")
         ->required()
-        ->check(CLI::IsMember({"route", "oracle", "csv", "residency"}));
+        ->check(CLI::IsMember({"route", "oracle", "csv", "npy", "residency"}));
     add_list(
         *command, "--budget", options->budgets,
         "128MiB, or 25% of all storages that the trace names (of a route with n_expert, all experts of its layers); "
@@ -179,6 +200,11 @@ void add_cache_command(CLI::App& app) {
         ->capture_default_str();
     command->add_option("--bytes-column", options->columns.bytes, "of a csv, from 1; 0: one byte each")
         ->check(whole_number(0, most_columns))
+        ->capture_default_str();
+    command
+        ->add_option("--separator", options->separator,
+                     "of a csv's columns; auto: what its first line has between them")
+        ->check(CLI::IsMember(separator_names()))
         ->capture_default_str();
     add_common_options(*command, *options);
     command->callback([options] { run(*options); });

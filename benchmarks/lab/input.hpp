@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,13 +15,11 @@
 
 namespace lab {
 
-/// Whether bytes begin as what gzip compressed.
-bool is_gzip(std::span<const std::byte> bytes);
-
 /// More than any published trace has.
 inline constexpr std::uint64_t most_input_bytes = std::uint64_t{16} << 30;
-/// All bytes of a regular file or of a pipe; a file that gzip compressed is decompressed by the program gzip. Errors: io; malformed
-/// where there are more bytes than `most_bytes`, also after decompression.
+/// All bytes of a regular file or of a pipe. A file that gzip, zstd, xz or bzip2 compressed is decompressed by that program.
+/// Errors: io, where that program is not there too; malformed where there are more bytes than `most_bytes`, also after
+/// decompression; unsupported where they are an archive, a web page, a Git LFS pointer, or compressed in a pipe.
 residency::Result<std::vector<std::byte>> read_input(const std::string& path,
                                                      std::uint64_t most_bytes = most_input_bytes);
 
@@ -36,17 +33,21 @@ inline std::optional<double> decimal(const std::string& text) {
 
 /// The formats of traces, for --help.
 inline constexpr const char* trace_formats =
-    R"(Formats of traces (a file that gzip compressed is decompressed; a pipe will do):
+    R"(Formats of traces (a file that gzip, zstd, xz or bzip2 compressed is decompressed by that program; a pipe will do):
   route      the experts that a router chose, as text: lines "# layer=K expert_bytes=N", one a layer, and perhaps
              "n_expert=N"; a heading that names the columns turn, phase (0: prompt), step, layer and expert; then a
              line for each chosen expert, with commas
   oracle     libCacheSim's oracleGeneral: records of 24 bytes, little-endian: u32 time, u64 object, u32 bytes,
              i64 number of the next request
-  csv        a request a line, with commas; an object in column 2 and its bytes in column 3 (--object-column,
-             --bytes-column); a heading and lines that begin with # are passed over
-  residency  what lab::trace::Writer wrote while a program ran)";
+  csv        a request a line: an object in column 2 and its bytes in column 3. Between columns are commas, tabs or
+             semicolons, as in the first line, or blanks in a file without these. A heading and lines that begin with #
+             are passed over. `cache` takes --object-column, --bytes-column and --separator
+  npy        the experts that a router chose, as a NumPy array [tokens, layers, chosen] of integers, such as vLLM's
+             routed_experts, saved by numpy.save; for cache and router. Each expert has one byte: give budgets in
+             percent. Each token is one for itself: leave out those of a prompt before you save it
+  residency  what residency::TraceWriter (residency/model/trace_writer.hpp) wrote while a program ran)";
 
-/// A trace in one of the formats route, oracle, csv (object in column 2, bytes in column 3) or residency.
+/// A trace in one of the formats route, oracle, csv (object in column 2, bytes in column 3), npy or residency.
 residency::Result<lab::trace::Trace> read_trace(const std::string& path, const std::string& format,
                                                 const lab::trace::CsvColumns& columns = {});
 

@@ -89,6 +89,8 @@ residency::Result<Workload> workload_of_trace(const std::string& path, const std
     Workload work;
     work.name = residency::detail::escaped(std::filesystem::path{path}.filename().string());
     work.is_known = false;
+    work.passes_end = trace->groups.empty() ? "after 64 steps, as the trace names no layers"
+                                            : "where the layers of the trace begin again";
     for (std::size_t i = 0; i < trace->bytes.size(); ++i) {
         work.add(std::to_string(i), trace->bytes[i], trace->groups.empty() ? 0 : trace->groups[i]);
     }

@@ -57,7 +57,11 @@ double ahead(const RunCounts& counts) {
 std::string name_of(const Row& row) {
     return row.composition == nullptr ? "everything resident" : row.composition->name;
 }
-bool knows_whole_run(const Row& row) { return row.composition != nullptr && row.composition->knows_future; }
+/// A schedule is given where the order is known; Belady is given the run itself.
+bool knows_whole_run(const Row& row) {
+    return row.composition != nullptr && row.composition->knows_future &&
+           (row.work->is_known || row.composition->name == "belady");
+}
 
 nlohmann::ordered_json json_of(const Row& row) {
     nlohmann::ordered_json values{{"workload", row.work->name},
@@ -158,6 +162,9 @@ void print_tables(const std::vector<Row>& rows) {
                   << work.name << " on " << group.front().card->name << ": " << human_bytes(work.total_bytes())
                   << " in " << work.bytes.size() << " storages, " << work.steps.size() / work.pass_ends.size()
                   << " steps a pass\n";
+        if (!work.passes_end.empty()) {
+            std::cout << work.pass_ends.size() << " passes: one ends " << work.passes_end << "\n";
+        }
         Table table{{"policy", "budget", "a pass, ms", "bound, ms", "over the bound, %", "stalls, ms", "bytes there, %",
                      "bytes ahead, %", "bytes copied", "bytes held", "x planned"}};
         for (const Row& row : group) { table.add(cells_of(row)); }
@@ -178,6 +185,13 @@ void print_tables(const std::vector<Row>& rows) {
                  "  x planned       the time over that of raw weights by a plan with the same budget\n"
                  "Of a plan, which moves parts of storages, both are by the bytes that it moves.\n"
                  "* knows the whole run\n";
+    if (std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+            return row.composition != nullptr && row.composition->knows_future && !row.work->is_known &&
+                   !knows_whole_run(row);
+        })) {
+        std::cout << "scheduled, staticsplit: there is no schedule where the order is not known; residency-lab cache "
+                     "gives them the whole trace\n";
+    }
     if (std::any_of(rows.begin(), rows.end(), [](const Row& row) { return row.packs(); })) {
         std::cout << "packed: the bound is of packed weights, which may stay raw; bytes copied are packed ones\n";
     }

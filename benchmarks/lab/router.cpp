@@ -200,11 +200,11 @@ void add_router_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand(
         "router", "the experts that a router chose: what is there, by policy and share of all experts");
     command->footer(trace_formats);
-    command->add_option("--trace", options->trace, "the file; .gz is decompressed by gzip")
+    command->add_option("--trace", options->trace, "the file, perhaps compressed")
         ->required()
         ->check(CLI::ExistingFile);
     command->add_option("--format", options->format, "of the file")
-        ->check(CLI::IsMember({"route", "residency"}))
+        ->check(CLI::IsMember({"route", "npy", "residency"}))
         ->capture_default_str();
     add_list(*command, "--share", options->shares, "percent of all experts that fit; several with commas",
              CLI::Validator{[](std::string& text) {

@@ -12,6 +12,12 @@ for i in $(seq 0 199); do printf '%d,%d\n' $((i * i % 17)) 1000; done > "$trace"
 fail() { printf 'FAILED: %s\n' "$*"; exit 1; }
 cache() { "$program" cache --trace "$trace" --format csv --object-column 1 --bytes-column 2 --policy lru --csv "$@"; }
 
+# A table of a trace says how it was cut into passes, and what cannot know its order.
+sed 's/^/0,/' "$trace" > "$folder/timed.csv"
+table=$("$program" run --trace "$folder/timed.csv" --format csv --policy scheduled --budget 50% 2> "$folder/errors") || fail "run --trace: $(cat "$folder/errors")"
+[[ $table == *"4 passes: one ends after 64 steps, as the trace names no layers"* ]] || fail "passes of a trace: $table"
+[[ $table == *"scheduled, staticsplit: there is no schedule"* && $table != *"scheduled *"* ]] || fail "scheduled on a trace: $table"
+
 # The same budget in other words gives the same rows but for those words; several at once; more than everything is everything.
 rows() { cache "--budget=$1" 2> "$folder/errors" || fail "$1: $(cat "$folder/errors")"; }
 [[ $(rows 4000) == "$(rows 4kB)" ]] || fail "4kB is not 4000"
@@ -320,9 +326,46 @@ printf '1,5,10\n2,6,18446744073709551615\n' > "$folder/wide.csv"
 said '2^64 bytes or more' cache --trace "$folder/wide.csv" --format csv
 head -c 40 <(gzip -c "$choices") > "$folder/cut.gz"
 said 'gzip could not' cache --trace "$folder/cut.gz" --format route
-gzip -c "$choices" > "$folder/choices.gz"
-[[ $("$program" cache --trace "$folder/choices.gz" --format route --csv) == "$("$program" cache --trace "$choices" --format route --csv)" ]] ||
-    fail "a compressed trace is another"
+plain=$("$program" cache --trace "$choices" --format route --csv)
+for compress in gzip zstd xz bzip2; do
+    command -v $compress > /dev/null || { echo "SKIPPED: no $compress: traces that it compressed are not read"; continue; }
+    $compress -c < "$choices" > "$folder/choices.packed"
+    [[ $("$program" cache --trace "$folder/choices.packed" --format route --csv) == "$plain" ]] || fail "a trace compressed by $compress is another"
+done
+# Compressed bytes, an archive and a web page are never read as records.
+printf '\x28\xb5\x2f\xfd%020d' 0 > "$folder/damaged"
+said zstd cache --trace "$folder/damaged" --format oracle
+printf '<!DOCTYPE html><html>..' > "$folder/page"
+printf 'PK\3\4\x14\0%018d' 0 > "$folder/archive"
+for command in cache router run; do
+    for format in route residency; do
+        said 'a web page' $command --trace "$folder/page" --format $format
+        said 'an archive' $command --trace "$folder/archive" --format $format
+    done
+done
+# Columns by any separator.
+separated() { "$program" cache --trace "$folder/columns" --format csv --policy lru --budget 100% --csv "$@" 2>&1; }
+awk '{ print NR " GET " $0 }' "$trace" | tr , ' ' > "$folder/columns"
+by_blanks=$(separated --object-column 3 --bytes-column 4)
+[[ $by_blanks == *lru,* ]] || fail "columns with blanks: $by_blanks"
+[[ $(separated --object-column 3 --bytes-column 4 --separator blank) == "$by_blanks" ]] || fail "--separator blank"
+said --separator cache --trace "$folder/columns" --format csv --separator none
+said 'found 1 columns' cache --trace "$folder/columns" --format csv --separator comma
+tr ' ' '\t' < "$folder/columns" > "$folder/tabs"
+tr ' ' ';' < "$folder/columns" > "$folder/semicolons"
+for name in tabs semicolons; do
+    cp "$folder/$name" "$folder/columns"
+    [[ $(separated --object-column 3 --bytes-column 4) == "$by_blanks" ]] || fail "columns with $name: $(separated)"
+done
+printf 'a b\na c\na b\n' > "$folder/columns"
+[[ $(separated --object-column 1 --bytes-column 0 | tail -1) == lru,2,3,3,2,2 ]] || fail "objects with blanks are cut"
+[[ $(separated --object-column 1 --bytes-column 0 --separator blank | tail -1) == lru,1,3,3,1,1 ]] || fail "columns with blanks are whole"
+# An array of NumPy: two tokens, two layers, two chosen. The first token, as a prompt, fills the cache and is not counted.
+header="{'descr': '|u1', 'fortran_order': False, 'shape': (2, 2, 2), }"
+printf '\x93NUMPY\1\0'"\\x$(printf %x ${#header})"'\0%s\0\1\2\3\1\0\3\2' "$header" > "$folder/routed.npy"
+[[ $("$program" router --trace "$folder/routed.npy" --format npy --share 100 --policy lru --csv | tail -1) == lru,100.00,4,0,* ]] ||
+    fail "routed experts of an array"
+said 'give --format npy' cache --trace "$folder/routed.npy" --format csv
 gzip -c "$folder/empty.csv" > "$folder/empty.gz"
 said 'the end of the file' cache --trace "$folder/empty.gz" --format residency
 printf 'time,object\n1,5\n2,5' > "$folder/heading.csv"

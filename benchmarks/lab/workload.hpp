@@ -56,6 +56,7 @@ struct Workload {
     std::vector<Step> steps;             ///< of one pass, or of all passes where the order is not known
     std::vector<std::size_t> pass_ends;  ///< steps up to the end of each pass; one pass where the order is known
     bool is_known = true;                ///< the order is the same in every pass
+    std::string passes_end;              ///< of a trace: where a pass was taken to end, in words
 
     residency::StorageId add(std::string storage_name, std::uint64_t storage_bytes, std::uint32_t layer,
                              bool never_leaves = false) {

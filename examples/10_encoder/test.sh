@@ -146,7 +146,7 @@ for file in config.json vocab.txt model.safetensors; do
         expect 2 "$file.*not a regular file.*: give" -- --model "$bad"
     done
 done
-expect 2 'below the smallest that works, [0-9]+ bytes.*give [0-9]+ or more' -- --model "$model" --budget 1
+expect 2 'below the smallest that works, [0-9,]+ bytes.*give [0-9]+ or more' -- --model "$model" --budget 1
 expect 2 'budget "12XB"' -- --model "$model" --budget 12XB
 expect 2 'not UTF-8|UTF-8' -- --model "$model" --text $'\xff'
 

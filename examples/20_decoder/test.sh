@@ -29,7 +29,7 @@ expect 0 '^tokens +[0-9]+(,[0-9]+){15}$' '; 0 were launched as a graph' 'while i
 expect 0 'when everything was loaded' '✓ the first token of all' '✓ 50%: tokens of all 12 passes and logits of the first 5 equal' \
     -- --load-first --repeat-prompt 8 --new 12 --kept-logits 5 --json "$folder/figures.json"
 grep -q '"passes": 4,' "$folder/figures.json" || { echo 'FAILED: not four of eight prompts were undisturbed'; failed=1; }
-expect 0 'is clamped to the [0-9]+ bytes' -- --budget 300% --new 4 --logits "$folder/logits"
+expect 0 'is clamped to the [0-9,]+ bytes' -- --budget 300% --new 4 --logits "$folder/logits"
 if [[ $(wc -c <"$folder/logits") -ne $((4 * 256 * 4)) ]]; then echo 'FAILED: the file of logits has another size'; failed=1; fi
 expect 0 'prompt +300 tokens' '✓ 0: tokens and logits of all 20 passes' -- --prompt-length 300 --new 20 --budget 40% 0
 expect 0 -- --generate-model tiny-qwen2 --tokens 5,6,7,8 --write-reference "$folder/own.txt"
@@ -47,7 +47,7 @@ done
 expect 0 '✓ 50%: tokens and logits of all 12 passes' -- --packed --tokens 5,6,7 --new 12 --json "$folder/packed.json"
 grep -q '"packed_bytes": 1' "$folder/packed.json" || { echo 'FAILED: no bytes of packed weights'; failed=1; }
 expect 0 '✓ 50%: tokens and logits of all 4 passes' -- --direct --new 4
-expect 2 'below the smallest that works, [0-9]+ bytes.*KV cache of 26 positions.*give [0-9]+ or more' -- --packed --budget 1
+expect 2 'below the smallest that works, [0-9,]+ bytes.*KV cache of 26 positions.*give [0-9]+ or more' -- --packed --budget 1
 # Packed ahead of time: read as it lies there, or unpacked while it is loaded.
 pack=$(dirname "$program")/residency-pack
 for purpose in kernels link; do
@@ -147,7 +147,7 @@ expect 2 'config.json": cannot be opened.*: give a folder as Hugging Face publis
 expect 2 'holds another model than --generate-model asks for' -- --model "$model" --generate-model tiny-qwen2
 expect 2 '--layers requires --generate-model' -- --model "$model" --layers 2
 expect 2 'no shape "huge" is known: give one of' -- --generate-model huge
-expect 2 'below the smallest that works, [0-9]+ bytes.*KV cache of 26 positions.*give [0-9]+ or more' -- --budget 1
+expect 2 'below the smallest that works, [0-9,]+ bytes.*KV cache of 26 positions.*give [0-9]+ or more' -- --budget 1
 expect 2 'budget "12XB"' -- --budget 12XB
 expect 2 '"256" is no token of this model: give numbers below its vocab_size, 256' -- --tokens 1,256
 expect 2 '"x" is no token' -- --tokens x

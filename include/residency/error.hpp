@@ -35,13 +35,18 @@ enum class ErrorKind : std::uint8_t {
     wrong_state,       ///< this object does not take the call now
 };
 
-/// The numbers behind a refused budget or allocation. Bytes as the pool rounds them.
+/// The numbers behind a refused budget or allocation. Bytes as the pool rounds them, of a whole budget. They do not depend on what happens
+/// to be on the device.
 struct BudgetNumbers {
-    std::uint64_t asked_bytes = 0;    ///< that the refused request needs
-    std::uint64_t budget_bytes = 0;   ///< the cap in force
-    std::uint64_t held_bytes = 0;     ///< held, and not to be evicted
+    std::uint64_t asked_bytes =
+        0;  ///< that the refused request takes in all, what of it is on the device already with it
+    std::uint64_t budget_bytes = 0;   ///< the cap that it was to fit into
+    std::uint64_t held_bytes = 0;     ///< of the cap, beside the request: held, and not to be evicted
     std::uint64_t floor_bytes = 0;    ///< the smallest budget that works
     std::uint32_t step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: no step
+    /// Of the device, for the Residency, what it holds already with it: where others hold so much that the budget cannot be had.
+    /// UINT64_MAX: that is not why.
+    std::uint64_t free_bytes = UINT64_MAX;
 };
 
 /// Where in a file, text or stream an error is.

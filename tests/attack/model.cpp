@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -37,7 +39,7 @@ Schedule make_schedule(const Catalog& catalog, Random& random) {
         for (std::uint32_t i = 0; i < count; ++i) {
             ids.push_back(WeightId{below(3) != 0 ? (step + i) % weights : below(weights)});
         }
-        builder.step(ids);
+        builder.step(ids, ids.empty() ? ScheduleBuilder::Compute{std::chrono::microseconds{1}} : std::nullopt);
     }
     auto schedule = builder.try_build(below(5) == 0 ? Cycle::one_shot : Cycle::cyclic);
     if (!schedule) { failed("a schedule", schedule.error().message()); }

@@ -13,6 +13,8 @@
 
 #include "residency/budget/budget.hpp"
 
+namespace broker_test {
+
 using residency::Budget;
 using residency::BudgetBroker;
 using residency::BudgetChange;
@@ -129,7 +131,7 @@ TEST_CASE("a growing cache squeezes weights out, a shrinking one lets them back"
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == ErrorKind::budget);
     CHECK(refused.error().detail<residency::BudgetNumbers>()->asked_bytes == 300);
-    CHECK(refused.error().message().find("300 are asked back") != std::string::npos);
+    CHECK(refused.error().message().find("300 bytes are asked back") != std::string::npos);
     must(client.try_at_pass_end(model));
     CHECK(model.budget().bytes == 688);  // 12 more than asked: half of 800 / 32
     must(cache.try_take(300));
@@ -489,3 +491,5 @@ TEST_CASE("random clients: conserved, never exceeded, and at rest everybody come
 }
 
 TEST_SUITE_END();
+
+}  // namespace broker_test

@@ -15,6 +15,8 @@
 #include "residency/interop/memory_resource.hpp"
 #include "tests/planned/support.hpp"
 
+namespace joint_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::BudgetBroker;
@@ -150,3 +152,5 @@ TEST_CASE("two models and a growing cache under one total, by the bound of the l
 }
 
 TEST_SUITE_END();
+
+}  // namespace joint_test

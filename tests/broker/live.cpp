@@ -13,6 +13,8 @@
 #include "residency/interop/memory_resource.hpp"
 #include "tests/core/compositions.hpp"
 
+namespace live_test {
+
 using namespace streaming;
 using residency::Budget;
 using residency::BudgetBroker;
@@ -327,3 +329,5 @@ TEST_CASE("random models and allocations, changes in flight: the device's own pe
 }
 
 TEST_SUITE_END();
+
+}  // namespace live_test

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+namespace split_test {
+
 using residency::ErrorKind;
 using residency::broker::Claim;
 using residency::broker::split;
@@ -105,3 +107,5 @@ TEST_CASE("random claims: never above the total, never below a floor, nobody ser
 }
 
 TEST_SUITE_END();
+
+}  // namespace split_test

@@ -15,6 +15,8 @@
 #include "residency/interop/memory_resource.hpp"
 #include "tests/core/compositions.hpp"
 
+namespace threads_test {
+
 using namespace streaming;
 using residency::BudgetBroker;
 using residency::ErrorKind;
@@ -161,3 +163,5 @@ TEST_CASE("C22: models and allocations of several threads share a total") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace threads_test

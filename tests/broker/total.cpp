@@ -11,6 +11,8 @@
 #include "residency/broker/broker.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace total_test {
+
 using residency::Budget;
 using residency::BudgetBroker;
 using residency::ErrorKind;
@@ -32,16 +34,19 @@ TEST_CASE("what a total becomes") {
     };
     const Row rows[] = {
         {"1", 1, 1, "the total 1"},
-        {"1000", 1000, 1000, "the total 1kB (1000 bytes)"},
-        {"2KiB", 2048, 2048, "the total 2KiB (2048 bytes)"},
-        {"10000", 10000, 10000, "the total 10kB (10000 bytes)"},
-        {"10001", 10000, 10001, "the total 10001 is clamped to the 10000 bytes that the device has"},
-        {"8GiB", 10000, std::uint64_t{8} << 30, "clamped to the 10000 bytes that the device has"},
-        {"18446744073709551615", 10000, UINT64_MAX, "clamped"},
-        {"50%free", 3000, 3000, "the total 50%free (3000 bytes)"},
-        {"12.5%free", 750, 750, "the total 12.5%free (750 bytes)"},
-        {"100%free", 6000, 6000, "the total 100%free (6000 bytes)"},
-        {"auto", 5500, 5500, "the total auto (5500 bytes)"},
+        {"1000", 1000, 1000, "the total 1kB = 1,000 bytes"},
+        {"2KiB", 2048, 2048, "the total 2KiB = 2,048 bytes (2 KiB)"},
+        {"6000", 6000, 6000, "the total 6kB = 6,000 bytes (5.859 KiB)"},
+        {"6001", 6000, 6001,
+         "the total 6001 is clamped to the 6,000 bytes (5.859 KiB) that are free: others hold 4,000 bytes (3.906 KiB) "
+         "of "
+         "the device's 10,000 bytes (9.766 KiB)"},
+        {"8GiB", 6000, std::uint64_t{8} << 30, "clamped to the 6,000 bytes"},
+        {"18446744073709551615", 6000, UINT64_MAX, "clamped"},
+        {"50%free", 3000, 3000, "the total 50%free = 3,000 bytes (2.93 KiB)"},
+        {"12.5%free", 750, 750, "the total 12.5%free = 750 bytes"},
+        {"100%free", 6000, 6000, "the total 100%free = 6,000 bytes"},
+        {"auto", 5500, 5500, "the total auto = 5,500 bytes"},
     };
     for (const Row& row : rows) {
         CAPTURE(row.text);
@@ -72,6 +77,7 @@ TEST_CASE("what no total can be") {
         {"250%", 6000, "such as 100%free"},
         {"auto", 500, "of the 500 bytes that are free 500 bytes are to be left"},
         {"auto", 0, "the total auto is nothing"},
+        {"1000", 0, "the total 1kB cannot be had: nothing is free, others hold 10,000 bytes (9.766 KiB)"},
     };
     for (const Row& row : rows) {
         CAPTURE(row.text);
@@ -125,3 +131,5 @@ TEST_CASE("a broker takes its total as text, from the device that it is for") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace total_test

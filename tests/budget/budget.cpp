@@ -15,6 +15,8 @@
 
 #include "residency/model/quoted.hpp"
 
+namespace budget_test {
+
 using namespace residency;
 
 static_assert(std::regular<Budget>);
@@ -338,7 +340,7 @@ TEST_CASE("C9: an explicit budget below the floor is refused with the numbers") 
     }
     const auto refused = Budget::percent_of_weights(10).try_resolve(model(), BudgetOrigin::stored);
     CHECK(refused.error().message() ==
-          "the stored budget 10% (100 bytes) is below the smallest that works, 300 bytes: step 3 (\"layer.3\") needs "
+          "the stored budget 10% = 100 bytes is below the smallest that works, 300 bytes: step 3 (\"layer.3\") needs "
           "200 bytes at "
           "once beside 100 bytes of residents; give 300 or more, or 0 for the smallest");
     // The value that the message names works.
@@ -403,17 +405,33 @@ TEST_CASE("the step that needs everything: the floor is the total") {
 
 TEST_CASE("C11: only an automatic budget falls back to the floor") {
     BudgetContext context = model();
-    for (const std::uint64_t free : {std::uint64_t{0}, std::uint64_t{299}}) {
-        context.free_device_bytes = free;
+    context.free_device_bytes = 300;
+    for (const std::uint64_t reserve : {std::uint64_t{1}, std::uint64_t{300}}) {
+        context.reserve_bytes = reserve;
         const auto resolved = Budget::automatic().try_resolve(context);
         REQUIRE(resolved);
         CHECK(resolved->bytes == 300);
-        CHECK(resolved->asked_bytes == free);
+        CHECK(resolved->asked_bytes == 300 - reserve);
         CHECK(resolved->adjustment == BudgetAdjustment::raised_to_floor);
         CHECK(contains(resolved->text, "is raised to the smallest that works, 300 bytes"));
-        CHECK_FALSE(Budget::percent_of_free(100).try_resolve(context).has_value());
-        CHECK_FALSE(Budget::percent_of_free(100).try_resolve(context, BudgetOrigin::stored).has_value());
-        CHECK(Budget::percent_of_free(100).try_resolve(context, BudgetOrigin::automatic)->bytes == 300);
+        CHECK_FALSE(Budget::percent_of_free(99).try_resolve(context).has_value());
+        CHECK_FALSE(Budget::percent_of_free(99).try_resolve(context, BudgetOrigin::stored).has_value());
+        CHECK(Budget::percent_of_free(99).try_resolve(context, BudgetOrigin::automatic)->bytes == 300);
+    }
+}
+
+TEST_CASE("a floor that is not free is refused, with what is") {
+    BudgetContext context = model();
+    for (const std::uint64_t free : {std::uint64_t{0}, std::uint64_t{299}}) {
+        context.free_device_bytes = free;
+        const auto refused = Budget::automatic().try_resolve(context);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::budget);
+        CHECK(contains(refused.error().message(), "the device has " + std::to_string(free) + " bytes free"));
+        const auto* numbers = refused.error().detail<BudgetNumbers>();
+        REQUIRE(numbers != nullptr);
+        CHECK(numbers->floor_bytes == 300);
+        CHECK(numbers->free_bytes == free);
     }
 }
 
@@ -422,6 +440,8 @@ TEST_CASE("automatic leaves the reserve free") {
     context.free_device_bytes = 900;
     context.reserve_bytes = 250;
     CHECK(Budget::automatic().try_resolve(context)->bytes == 650);
+    CHECK(contains(Budget::automatic().try_resolve(context)->text,
+                   "the 900 bytes that are free less a reserve of 250 bytes"));
     context.reserve_bytes = 900;
     CHECK(Budget::automatic().try_resolve(context)->bytes == 300);
     context.reserve_bytes = UINT64_MAX;
@@ -565,3 +585,5 @@ TEST_CASE("the throwing forms throw what the others return") {
     CHECK_THROWS_AS(static_cast<void>(BudgetSources{Budget::bytes(1), std::nullopt, {}}.resolve(model())), BudgetError);
 }
 #endif
+
+}  // namespace budget_test

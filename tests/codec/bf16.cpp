@@ -21,6 +21,8 @@
 #include "residency/model/dtype.hpp"
 #include "tests/codec/support.hpp"
 
+namespace bf16_test {
+
 using namespace residency;
 using namespace test;
 
@@ -228,3 +230,5 @@ TEST_CASE("the packed bytes are those of the version in the header") {
     CHECK(codec::bf16_tiles::version == 1);
     CHECK(hash(pack<codec::Bf16Tiles>({96, 200}, raw, raw.size() * 2)) == 9854237376239461135U);
 }
+
+}  // namespace bf16_test

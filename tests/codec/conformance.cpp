@@ -19,6 +19,8 @@
 #include "residency/codec/tiers.hpp"
 #include "tests/support/allocations.hpp"
 
+namespace conformance_test {
+
 using namespace residency;
 
 namespace {
@@ -114,3 +116,5 @@ TEST_CASE("the suite notices room that does not suffice" * doctest::should_fail(
     check_faulty<Fault::too_little>();
 }
 TEST_CASE("the suite notices a check that refuses nothing" * doctest::should_fail()) { check_faulty<Fault::trusts>(); }
+
+}  // namespace conformance_test

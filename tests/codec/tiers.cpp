@@ -24,6 +24,8 @@
 #include "residency/model/dtype.hpp"
 #include "tests/codec/support.hpp"
 
+namespace tiers_test {
+
 using namespace residency;
 using namespace test;
 namespace tiers = codec::tiers;
@@ -331,3 +333,5 @@ TEST_CASE("the packed bytes are those of the version in the header") {
     CHECK(hash(pack<codec::F8E4m3Tiers>({}, fp8, 2 * fp8.size())) == 9632961450671882959U);
     CHECK(hash(pack<codec::F32Tiers>({}, f32, 2 * f32.size())) == 12811062245774380249U);
 }
+
+}  // namespace tiers_test

@@ -25,6 +25,8 @@
 #include "tests/support/files.hpp"
 #include "tests/support/zip_archive.hpp"
 
+namespace aoti_test {
+
 using namespace residency;
 using test::elements;
 using test::Exported;
@@ -538,3 +540,5 @@ TEST_CASE_FIXTURE(Fixture, "what cannot be run is refused in words") {
     REQUIRE_FALSE(empty);
     CHECK(contains(empty.error().message(), "it is no package of AOTInductor"));
 }
+
+}  // namespace aoti_test

@@ -22,6 +22,8 @@
 #include "tests/compiled/stand_in/torch.hpp"
 #include "tests/support/files.hpp"
 
+namespace capture_test {
+
 using namespace residency;
 using test::elements;
 using test::Exported;
@@ -650,3 +652,5 @@ TEST_CASE("each run has its own time, and what was read once is not read again")
     CHECK(device.report_count() == 0);
     CHECK(device.leaks().empty());
 }
+
+}  // namespace capture_test

@@ -24,6 +24,8 @@
 #include "tests/support/files.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+namespace executorch_test {
+
 using namespace residency;
 using test::elements;
 
@@ -310,3 +312,5 @@ TEST_CASE_FIXTURE(Fixture, "executorch: a delegate that another runtime runs is 
     CHECK(contains(model.try_run_attached("again", stream, execute).error().message(), "call try_attach"));
     check(unwrap(model.try_run("again", inputs(), stream)));
 }
+
+}  // namespace executorch_test

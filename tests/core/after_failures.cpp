@@ -14,6 +14,8 @@
 #include "tests/core/compositions.hpp"
 #include "tests/support/fixed_pool.hpp"
 
+namespace after_failures_test {
+
 using namespace streaming;
 using residency::Budget;
 using CallKind = Device::CallKind;
@@ -342,3 +344,5 @@ TEST_CASE_TEMPLATE("C19: once the device works again, so does every object, and 
         must(device.destroy_stream(stream));
     }
 }
+
+}  // namespace after_failures_test

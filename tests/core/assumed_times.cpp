@@ -12,6 +12,8 @@
 #include "residency/core/plan_factory.hpp"
 #include "tests/support/streaming.hpp"
 
+namespace assumed_times_test {
+
 using namespace streaming;
 using residency::Placement;
 using residency::core::PlanFactory;
@@ -63,3 +65,5 @@ TEST_CASE(
         CHECK_FALSE(residency::try_measure_memory(device, std::uint64_t{1} << 20));
     }
 }
+
+}  // namespace assumed_times_test

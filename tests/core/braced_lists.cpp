@@ -9,6 +9,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace braced_lists_test {
+
 using namespace streaming;
 using namespace std::chrono_literals;
 using residency::Placement;
@@ -54,3 +56,5 @@ TEST_CASE("schedules, placements, hints, leases, tickets and copies take lists i
     must(device.destroy_stream(stream));
     must(device.destroy_stream(other));
 }
+
+}  // namespace braced_lists_test

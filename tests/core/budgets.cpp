@@ -8,14 +8,18 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "tests/core/compositions.hpp"
+
+namespace budgets_test {
 
 using namespace streaming;
 using residency::Budget;
 using residency::ErrorKind;
 using residency::Placement;
+using residency::WeightId;
 using CallKind = Device::CallKind;
 
 TEST_SUITE_BEGIN("core budgets");
@@ -220,6 +224,102 @@ TEST_CASE("C11: what whoever runs the model says beats what came with it; neithe
     CHECK_FALSE(must(OnDemand::try_create(device, model.catalog, chosen)).statistics().streaming);
 }
 
+TEST_CASE_TEMPLATE("where others hold the device, the error is the budget's: what is asked, free, and the floor", W,
+                   compositions::Planned, Ahead) {
+    constexpr std::uint64_t unit = 4096;
+    Device::Config config = small_config();
+    config.memory_bytes = 100 * unit;
+    CheckedDevice device{config};
+    const Model model = uniform_model(device, 16, 4 * unit);
+    const Stream stream = must(device.create_stream());
+    void* others = must(device.allocate(60 * unit));
+    const auto refused = [&](const residency::Error& error, std::uint64_t budget, std::uint64_t free) {
+        CAPTURE(error.message());
+        CHECK(error.kind() == ErrorKind::budget);
+        CHECK(error.message().find("create_chunk") == std::string::npos);
+        CHECK(error.message().find("others hold") != std::string::npos);
+        const auto* numbers = error.detail<residency::BudgetNumbers>();
+        REQUIRE(numbers != nullptr);
+        CHECK(numbers->budget_bytes == budget);
+        CHECK(numbers->free_bytes == free);
+        CHECK(numbers->floor_bytes >= 4 * unit);
+    };
+    const auto create = [&](const Budget& budget) {
+        auto with = options<W>(0, in_order(model));
+        with.budget = budget;
+        with.reserve_bytes = 0;
+        if constexpr (std::is_same_v<W, compositions::Planned>) { with.policies.pool.chunk_bytes = unit; }
+        return W::try_create(device, model.catalog, std::move(with));
+    };
+    const auto all = create(Budget::percent_of_weights(100));
+    REQUIRE_FALSE(all);
+    refused(all.error(), 64 * unit, 40 * unit);
+    CHECK(all.error().message().find("163,840 bytes (160 KiB) free") != std::string::npos);
+    CHECK(all.error().message().find("others hold 245,760 bytes (240 KiB)") != std::string::npos);
+    const auto some = create(Budget::bytes(48 * unit));
+    REQUIRE_FALSE(some);
+    refused(some.error(), 48 * unit, 40 * unit);
+    {
+        auto weights = must(create(Budget::automatic()));
+        CHECK(weights.budget().bytes == 40 * unit);
+        run_pass(weights, model, stream);
+        must(weights.try_set_budget(Budget::bytes(16 * unit)));
+        const auto more = weights.try_set_budget(Budget::bytes(64 * unit));
+        REQUIRE_FALSE(more);
+        refused(more.error(), 64 * unit, 40 * unit);
+        CHECK(weights.budget().bytes == 16 * unit);
+        run_pass(weights, model, stream);
+        must(weights.try_suspend());
+        void* more_of_others = must(device.allocate(30 * unit));
+        const auto resumed = weights.try_resume();
+        REQUIRE_FALSE(resumed);
+        refused(resumed.error(), 16 * unit, 10 * unit);
+        must(device.deallocate(more_of_others));
+        must(weights.try_resume());
+        run_pass(weights, model, stream);
+        must(weights.try_drain());
+    }
+    // Less than the floor.
+    void* nearly_all = must(device.allocate(38 * unit));
+    for (const Budget& budget : {Budget::automatic(), Budget::bytes(0), Budget::bytes(20 * unit)}) {
+        const auto least = create(budget);
+        REQUIRE_FALSE(least);
+        CAPTURE(least.error().message());
+        CHECK(least.error().kind() == ErrorKind::budget);
+        CHECK(least.error().message().find("have to give memory back first") != std::string::npos);
+        CHECK(least.error().template detail<residency::BudgetNumbers>()->free_bytes == 2 * unit);
+    }
+    CHECK(*model.wrong == 0);
+    must(device.deallocate(nearly_all));
+    must(device.deallocate(others));
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a request that the budget holds and the device does not says what is free") {
+    constexpr std::uint64_t unit = 4096;
+    Device::Config config = small_config();
+    config.memory_bytes = 100 * unit;
+    CheckedDevice device{config};
+    const Model model = uniform_model(device, 16, 4 * unit);
+    const Stream stream = must(device.create_stream());
+    void* const others = must(device.allocate(60 * unit));
+    {
+        auto weights = make<OnDemand>(device, model, 64 * unit);
+        std::vector<WeightId> twelve;
+        for (std::uint32_t i = 0; i < 12; ++i) { twelve.push_back(weight(i)); }
+        auto pass = must(weights.try_begin(stream));
+        const auto refused = pass.try_acquire(twelve);
+        REQUIRE_FALSE(refused);
+        CAPTURE(refused.error().message());
+        CHECK(refused.error().kind() == ErrorKind::budget);
+        CHECK(refused.error().message().find("others may hold the rest") != std::string::npos);
+        must(pass.try_end());
+        must(weights.try_drain());
+    }
+    must(device.deallocate(others));
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("C8: the driver's roundings are inside the budget") {
     Device::Config config = small_config();
     config.allocation_granularity = 8192;
@@ -242,3 +342,5 @@ TEST_CASE("C8: the driver's roundings are inside the budget") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace budgets_test

@@ -16,6 +16,8 @@
 #include "tests/core/online_parts.hpp"
 #include "tests/support/fixed_pool.hpp"
 
+namespace cap_change_test {
+
 using namespace online_parts;
 using residency::Budget;
 using residency::ErrorKind;
@@ -105,7 +107,7 @@ TEST_CASE("cap change: a pool that cannot be resized keeps its cap while storage
     const auto changed = parts.change.set_cap(2 * page, parts.limits, 0);
     REQUIRE_FALSE(changed);
     CHECK(changed.error().kind() == ErrorKind::wrong_state);
-    CHECK(changed.error().message().find("4096 bytes") != std::string::npos);
+    CHECK(changed.error().message().find("4,096 bytes (4 KiB)") != std::string::npos);
     CHECK(parts.cache.cap_bytes() == 4 * page);
     CHECK(parts.there() == Ids{0, 1, 2});
     CHECK(parts.counters.evictions == 0);
@@ -189,3 +191,5 @@ TEST_CASE("a composition over a pool that cannot be resized follows its budget")
     }
     must(device.destroy_stream(stream));
 }
+
+}  // namespace cap_change_test

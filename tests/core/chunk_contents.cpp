@@ -14,6 +14,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace chunk_contents_test {
+
 namespace plan = residency::plan;
 using residency::StorageId;
 using residency::core::ChunkContents;
@@ -88,3 +90,5 @@ TEST_CASE("storages per chunk, chunks per storage, and pieces of ranges and call
         }
     }
 }
+
+}  // namespace chunk_contents_test

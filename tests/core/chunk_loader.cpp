@@ -9,6 +9,8 @@
 
 #include "tests/core/planned_parts.hpp"
 
+namespace chunk_loader_test {
+
 using namespace planned_parts;
 using residency::simulation::CallKind;
 
@@ -79,3 +81,5 @@ TEST_CASE("chunk loader: after a copy that failed its slots hold nothing, and it
     must(parts.loader.load(two));
     for (const std::uint32_t c : two) { parts.use(parts.storage_of(c)); }
 }
+
+}  // namespace chunk_loader_test

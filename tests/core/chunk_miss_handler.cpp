@@ -12,6 +12,8 @@
 #include "tests/core/planned_parts.hpp"
 #include "tests/support/planning.hpp"
 
+namespace chunk_miss_handler_test {
+
 using namespace planned_parts;
 using residency::Cycle;
 using residency::ErrorKind;
@@ -99,8 +101,8 @@ TEST_CASE("chunk misses: without room nothing changes, and the error says what t
     CHECK(brought.error().kind() == ErrorKind::budget);
     const std::string message = brought.error().message();
     CHECK(message.find("policies.leases_at_once") != std::string::npos);
-    CHECK(message.find("8192 leased") != std::string::npos);
-    CHECK(message.find("4096 bytes are missing") != std::string::npos);
+    CHECK(message.find("8,192 bytes (8 KiB) are leased beside them") != std::string::npos);
+    CHECK(message.find("4,096 bytes (4 KiB) are asked for together") != std::string::npos);
     parts.read(0);
     parts.read(1);
     parts.let_go(0);
@@ -223,3 +225,5 @@ TEST_CASE("chunk misses: requests at random, leased for a while, between passes 
     CHECK(missed > 0);
     CHECK(remapped > 0);
 }
+
+}  // namespace chunk_miss_handler_test

@@ -13,6 +13,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace chunk_placement_test {
+
 namespace plan = residency::plan;
 using residency::core::ChunkPlacement;
 using residency::core::ChunkTable;
@@ -190,3 +192,5 @@ TEST_CASE("the last slot takes the number of a removed slot") {
     CHECK(at(4) == last);
     CHECK_FALSE(table.is_there(leaving));
 }
+
+}  // namespace chunk_placement_test

@@ -12,6 +12,8 @@
 #include "tests/core/planned_parts.hpp"
 #include "tests/support/planning.hpp"
 
+namespace chunk_store_test {
+
 using namespace planned_parts;
 using residency::Placement;
 using residency::simulation::CallKind;
@@ -229,3 +231,5 @@ TEST_CASE("chunk store: under random copies, moves, leases and plans, what is th
         CHECK(store.held_bytes() == store.plan().held_bytes());
     }
 }
+
+}  // namespace chunk_store_test

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+namespace copy_cursor_test {
+
 namespace plan = residency::plan;
 using residency::core::CopyCursor;
 
@@ -134,3 +136,5 @@ TEST_CASE("a plan without calls enqueues nothing, and a capture of it is whole")
         CHECK(cursor.is_capture_whole());
     }
 }
+
+}  // namespace copy_cursor_test

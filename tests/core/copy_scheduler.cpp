@@ -14,6 +14,8 @@
 
 #include "tests/core/online_parts.hpp"
 
+namespace copy_scheduler_test {
+
 using namespace online_parts;
 using CallKind = Device::CallKind;
 
@@ -133,3 +135,5 @@ TEST_CASE("C14: what reached the device of a transfer that failed comes before w
     must(parts.device.fill(copies[0].to, std::byte{1}, page, parts.stream));
     must(parts.scheduler.record_point(parts.reader));
 }
+
+}  // namespace copy_scheduler_test

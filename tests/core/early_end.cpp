@@ -10,6 +10,8 @@
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/core/compositions.hpp"
 
+namespace early_end_test {
+
 using namespace streaming;
 using residency::core::PassEnds;
 
@@ -63,3 +65,5 @@ TEST_CASE_TEMPLATE("a pass that ends early pays for nothing behind its end, onli
 }
 
 TEST_SUITE_END();
+
+}  // namespace early_end_test

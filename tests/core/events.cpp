@@ -18,6 +18,8 @@
 #include "tests/core/compositions.hpp"
 #include "tests/support/child.hpp"
 
+namespace events_test {
+
 using namespace streaming;
 using compositions::Planned;
 using residency::Budget;
@@ -377,3 +379,5 @@ TEST_CASE("every kind of event has a name of its own") {
     CHECK(names.size() == residency::event_kinds);
     CHECK(names.count("") == 0);
 }
+
+}  // namespace events_test

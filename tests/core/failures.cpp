@@ -11,6 +11,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace failures_test {
+
 using namespace streaming;
 using CallKind = Device::CallKind;
 
@@ -194,3 +196,5 @@ TEST_CASE("C19: any call fails once; speculative copies in pieces") { every_fail
 TEST_CASE("C19: any call fails once; planned") { every_failure<Planned>(); }
 
 TEST_SUITE_END();
+
+}  // namespace failures_test

@@ -13,6 +13,8 @@
 #include "tests/support/floor_of_schedules.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace floor_test {
+
 using namespace streaming;
 using support::FloorModel;
 
@@ -60,3 +62,5 @@ TEST_CASE("C9: every schedule runs at its floor in slots and in a planned image"
 }
 
 TEST_SUITE_END();
+
+}  // namespace floor_test

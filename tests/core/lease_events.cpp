@@ -11,6 +11,8 @@
 #include "residency/planned.hpp"
 #include "tests/core/compositions.hpp"
 
+namespace lease_events_test {
+
 using namespace streaming;
 using namespace std::chrono_literals;
 using residency::ErrorKind;
@@ -247,3 +249,5 @@ TEST_CASE("a lease knows its catalog, its device, its stream and what it covers"
 }
 
 TEST_SUITE_END();
+
+}  // namespace lease_events_test

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace lease_table_test {
+
 using residency::core::LeaseId;
 using residency::core::LeaseRecord;
 using residency::core::LeaseTable;
@@ -52,3 +54,5 @@ TEST_CASE("all that are open are closed, each seen once") {
     CHECK(again[0].slot() != again[1].slot());
     CHECK(leases.open_leases() == 2);
 }
+
+}  // namespace lease_table_test

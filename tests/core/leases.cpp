@@ -11,6 +11,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace leases_test {
+
 using namespace streaming;
 using namespace std::chrono_literals;
 using residency::ErrorKind;
@@ -42,6 +44,45 @@ TEST_CASE_TEMPLATE("C15: a leased storage stays at its place while everything el
         CHECK(weights.statistics().total.evictions > 0);
         CHECK(*model.wrong == 0);
         CHECK(*model.verified == 22 * 4096);
+    }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE("C17: a refusal has the same numbers whatever is on the device already", W, OnDemand, Ahead) {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 12, 4096);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<W>(device, model, 8 * 4096, in_order(model));
+        std::vector<WeightId> ten;
+        for (std::uint32_t i = 0; i < 10; ++i) { ten.push_back(weight(i)); }
+        for (const std::size_t there : {0U, 2U, 4U}) {
+            for (const bool stays_leased : {false, true}) {
+                CAPTURE(there);
+                CAPTURE(stays_leased);
+                auto pass = must(weights.try_begin(stream));
+                auto part = must(pass.try_acquire(std::span{ten}.first(there)));
+                auto other = must(pass.try_acquire(weight(11)));
+                if (!stays_leased) { part.end(); }
+                const auto refused = pass.try_acquire(ten);
+                REQUIRE_FALSE(refused);
+                const auto* numbers = refused.error().template detail<residency::BudgetNumbers>();
+                REQUIRE(numbers != nullptr);
+                CHECK(numbers->asked_bytes == 10 * 4096);
+                CHECK(numbers->held_bytes == 4096);  // what is asked for and leased as well counts once
+                CHECK(numbers->budget_bytes == 8 * 4096);
+                CHECK(numbers->floor_bytes == weights.statistics().floor_bytes);
+                CHECK(
+                    refused.error().message().find("40,960 bytes (40 KiB) are asked for together, 4,096 bytes (4 KiB) "
+                                                   "are leased beside them") != std::string::npos);
+                CHECK(refused.error().message().find("groups of at most 7 storages") != std::string::npos);
+                other.end();
+                part.end();
+                CHECK(pass.try_acquire(std::span{ten}.first(7)));
+                must(pass.try_end());
+            }
+        }
+        must(weights.try_drain());
     }
     must(device.destroy_stream(stream));
 }
@@ -252,3 +293,5 @@ TEST_CASE("more uses may be outstanding than events were made for") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace leases_test

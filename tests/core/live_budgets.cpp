@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace live_budgets_test {
+
 TEST_SUITE_BEGIN("core live budgets");
 
 using live_budgets::OnDemand;
@@ -19,3 +21,5 @@ TEST_CASE("stream-ordered: leases over many passes and changes; they end in any 
 }
 
 TEST_SUITE_END();
+
+}  // namespace live_budgets_test

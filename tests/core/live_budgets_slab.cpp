@@ -4,6 +4,8 @@
 
 #include <doctest/doctest.h>
 
+namespace live_budgets_slab_test {
+
 TEST_SUITE_BEGIN("core live budgets");
 
 using compositions::OnSlab;
@@ -19,3 +21,5 @@ TEST_CASE("slab: leases over many passes and changes; they end in any order") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace live_budgets_slab_test

@@ -15,6 +15,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace live_ranges_test {
+
 namespace plan = residency::plan;
 using residency::Cycle;
 using residency::StorageId;
@@ -164,3 +166,5 @@ TEST_CASE("live ranges: played as early as its calls may come, a plan has there 
     }
     CHECK(over_the_end > 20);
 }
+
+}  // namespace live_ranges_test

@@ -13,6 +13,8 @@
 
 #include "tests/support/streaming.hpp"
 
+namespace plan_cache_test {
+
 using namespace streaming;
 using residency::core::PlanCache;
 using residency::plan::Plan;
@@ -95,3 +97,5 @@ TEST_CASE("the plan that was wanted least recently goes") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace plan_cache_test

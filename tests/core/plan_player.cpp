@@ -14,6 +14,8 @@
 #include "residency/core/chunk_loops.hpp"
 #include "tests/core/planned_parts.hpp"
 
+namespace plan_player_test {
+
 using namespace planned_parts;
 using residency::Cycle;
 using residency::ErrorKind;
@@ -422,3 +424,5 @@ TEST_CASE("plan player: a copy that fails is tried again by the next access") {
         CHECK(parts.pass() == 6);
     }
 }
+
+}  // namespace plan_player_test

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace range_times_test {
+
 using residency::core::RangeTimes;
 using namespace std::chrono_literals;
 
@@ -80,3 +82,5 @@ TEST_CASE("ranges beyond four for each step are not kept") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace range_times_test

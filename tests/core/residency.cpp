@@ -9,6 +9,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace residency_test {
+
 using namespace streaming;
 using compositions::Planned;
 using residency::Budget;
@@ -320,11 +322,32 @@ TEST_CASE("a host storage that is not pinned, and bytes that are nowhere, are re
     CHECK(refused.error().kind() == ErrorKind::unsupported);
     CHECK(refused.error().message().find("table") != std::string::npos);
 
-    builder.add("nowhere", residency::dtype::u8, {64}, residency::StorageSource{});
-    const auto missing = OnDemand::try_create(device, must(builder.try_build()), options<OnDemand>(0));
+    residency::CatalogBuilder other;
+    other.add("nowhere", residency::dtype::u8, {64}, residency::StorageSource{});
+    const auto missing = OnDemand::try_create(device, must(other.try_build()), options<OnDemand>(0));
     REQUIRE_FALSE(missing);
     CHECK(missing.error().kind() == ErrorKind::unsupported);
     CHECK(missing.error().message().find("nowhere") != std::string::npos);
+    CHECK(device.leaks().empty());
+}
+
+TEST_CASE("memory that another device has pinned, or none, is refused by name") {
+    CheckedDevice device, other;
+    std::vector<std::byte> bytes(4096);
+    const auto refused = [&] {
+        residency::CatalogBuilder builder;
+        builder.add("table", residency::dtype::u8, {4096}, bytes, residency::HostMemory::pinned);
+        const auto made = OnDemand::try_create(device, must(builder.try_build()), options<OnDemand>(8192));
+        return made ? std::string{} : made.error().message();
+    };
+    const std::string_view message = "\"table\" is said to lie in pinned memory, which this device has not pinned";
+    CHECK(refused().starts_with(message));
+    must(other.pin(bytes.data(), bytes.size()));
+    CHECK(refused().starts_with(message));
+    must(other.unpin(bytes.data()));
+    must(device.pin(bytes.data(), bytes.size()));
+    CHECK(refused().empty());
+    must(device.unpin(bytes.data()));
     CHECK(device.leaks().empty());
 }
 
@@ -517,3 +540,5 @@ TEST_CASE(
 }
 
 TEST_SUITE_END();
+
+}  // namespace residency_test

@@ -9,6 +9,8 @@
 
 #include "tests/core/planned_parts.hpp"
 
+namespace resident_queue_test {
+
 using namespace planned_parts;
 using residency::core::ResidentQueue;
 
@@ -79,3 +81,5 @@ TEST_CASE("resident queue: one that was evicted is brought again, and a lease in
     CHECK(parts.store.table().is_there(resident));
     parts.use(parts.storage_of(resident));
 }
+
+}  // namespace resident_queue_test

@@ -13,6 +13,8 @@
 #include "residency/model/schedule_builder.hpp"
 #include "tests/support/streaming.hpp"
 
+namespace schedule_cursor_test {
+
 namespace {
 
 using residency::Cycle;
@@ -176,3 +178,5 @@ TEST_CASE(
     CHECK_FALSE(neither.access.is_whole);
     CHECK(neither.has_diverged);
 }
+
+}  // namespace schedule_cursor_test

@@ -7,6 +7,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace schedules_test {
+
 using namespace streaming;
 using residency::Cycle;
 using residency::ErrorKind;
@@ -240,3 +242,5 @@ TEST_CASE("a step of no schedule, and one beyond it, are what they read, or an e
 }
 
 TEST_SUITE_END();
+
+}  // namespace schedules_test

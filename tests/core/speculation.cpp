@@ -12,6 +12,8 @@
 
 #include "tests/core/online_parts.hpp"
 
+namespace speculation_test {
+
 using namespace online_parts;
 using core::SpeculativeCopy;
 
@@ -160,3 +162,5 @@ TEST_CASE("speculation: a failed copy leaves the storage partly there, to be sen
     }
     parts.read(0);
 }
+
+}  // namespace speculation_test

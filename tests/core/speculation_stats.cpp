@@ -11,6 +11,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace speculation_stats_test {
+
 namespace {
 
 using namespace streaming;
@@ -122,3 +124,5 @@ TEST_CASE("mispredicted storages leave before what was used, and stop where they
     CHECK(*model.wrong == 0);
     CHECK(last_bytes < first_bytes);
 }
+
+}  // namespace speculation_stats_test

@@ -15,6 +15,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace stalls_test {
+
 using namespace streaming;
 using namespace std::chrono_literals;
 using compositions::Planned;
@@ -345,3 +347,5 @@ TEST_CASE("every cause has a name of its own") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace stalls_test

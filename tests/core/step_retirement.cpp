@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+namespace step_retirement_test {
+
 using residency::Status;
 using residency::core::ConsumerId;
 using residency::core::EventPoint;
@@ -93,3 +95,5 @@ TEST_CASE(
     CHECK(steps.current() == 8);
     CHECK(steps.ended() == 8);
 }
+
+}  // namespace step_retirement_test

@@ -13,6 +13,8 @@
 
 #include "tests/core/online_parts.hpp"
 
+namespace storage_cache_test {
+
 using namespace online_parts;
 using Ids = std::vector<std::uint32_t>;
 
@@ -107,3 +109,5 @@ TEST_CASE("storage cache: mispredicted storages leave before the evictor's victi
     CHECK(parts.bring(2));
     CHECK(parts.there() == Ids{0, 2});
 }
+
+}  // namespace storage_cache_test

@@ -17,6 +17,8 @@
 #include "tests/support/streaming.hpp"
 #include "tests/transport/staged_streaming.hpp"
 
+namespace suspend_and_refresh_test {
+
 using streaming::must;
 using streaming::run_pass;
 using support::SimulatedHarness;
@@ -210,3 +212,5 @@ TEST_CASE("C32: bytes that are still loading are loaded before they are replaced
 }
 
 TEST_SUITE_END();
+
+}  // namespace suspend_and_refresh_test

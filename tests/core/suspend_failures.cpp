@@ -13,6 +13,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace suspend_failures_test {
+
 using namespace streaming;
 using CallKind = Device::CallKind;
 
@@ -190,3 +192,5 @@ TEST_CASE_TEMPLATE("C19 C31 C32: any call fails once while memory is given back 
 }
 
 TEST_SUITE_END();
+
+}  // namespace suspend_failures_test

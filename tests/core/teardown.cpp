@@ -9,6 +9,9 @@
 #include <utility>
 
 #include "tests/core/compositions.hpp"
+#include "tests/support/child.hpp"
+
+namespace teardown_test {
 
 using namespace streaming;
 using namespace std::chrono_literals;
@@ -16,6 +19,22 @@ using residency::ErrorKind;
 using CallKind = Device::CallKind;
 
 TEST_SUITE_BEGIN("core teardown and captures");
+
+#if RESIDENCY_ASSERTIONS
+TEST_CASE("a device that ends before its Residency is told so") {
+    const auto outcome = child::run([] {
+        auto device = std::make_unique<Device>(small_config());
+        const Model model = uniform_model(*device, 2, 4096);
+        const auto first = make<OnDemand>(*device, model, 2 * 4096);
+        auto second = make<OnDemand>(*device, model, 2 * 4096);
+        second = make<OnDemand>(*device, model, 2 * 4096);
+        { const auto third = std::move(second); }
+        device.reset();
+    });
+    CHECK(outcome.aborted);
+    CHECK(outcome.text.find("end every Residency before its device") != std::string::npos);
+}
+#endif
 
 TEST_CASE_TEMPLATE("C20: torn down with kernels and copies in flight, it waits for them and gives everything back",
                    Weights, OnDemand, Ahead) {
@@ -290,3 +309,5 @@ TEST_CASE("C23: nothing that a graph of the caller's reads leaves its place wher
 }
 
 TEST_SUITE_END();
+
+}  // namespace teardown_test

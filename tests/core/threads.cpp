@@ -11,6 +11,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace threads_test {
+
 using namespace streaming;
 
 TEST_SUITE_BEGIN("core threads");
@@ -144,3 +146,5 @@ TEST_CASE_TEMPLATE("C19 C22: one that ends, begins or changes while another thre
 }
 
 TEST_SUITE_END();
+
+}  // namespace threads_test

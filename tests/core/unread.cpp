@@ -11,6 +11,8 @@
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/core/compositions.hpp"
 
+namespace unread_test {
+
 using namespace streaming;
 using residency::Budget;
 using residency::ErrorKind;
@@ -44,7 +46,7 @@ TEST_CASE_TEMPLATE("C9: what no step reads raises no floor, and is brought for a
     const auto refused = Weights::try_create(device, model.catalog, options<Weights>(unit, schedule));
     REQUIRE_FALSE(refused);
     CHECK(refused.error().template detail<residency::BudgetNumbers>()->floor_bytes == 2 * unit);
-    CHECK(refused.error().message().find("step 0 needs " + std::to_string(2 * unit) + " bytes at once") !=
+    CHECK(refused.error().message().find("step 0 needs " + residency::detail::in_bytes(2 * unit) + " at once") !=
           std::string::npos);
     for (const std::uint64_t units : {2U, 6U, 20U, 22U, 36U, 60U}) {
         CAPTURE(units);
@@ -98,7 +100,7 @@ TEST_CASE_TEMPLATE("C9: a cache below what is said to be asked for at once is re
         CHECK(refused.error().kind() == ErrorKind::budget);
         CHECK(refused.error().template detail<residency::BudgetNumbers>()->floor_bytes == 9 * unit);
         CHECK(message.find("a request of the 2 largest storages (policies.storages_at_once) needs " +
-                           std::to_string(8 * unit) + " bytes at once") != std::string::npos);
+                           residency::detail::in_bytes(8 * unit) + " at once") != std::string::npos);
         chosen.budget = Budget::bytes(9 * unit);
         auto weights = must(Weights::try_create(device, model.catalog, chosen));
         CHECK_FALSE(weights.try_set_budget(Budget::bytes(9 * unit - 1)));
@@ -118,3 +120,5 @@ TEST_CASE_TEMPLATE("C9: a cache below what is said to be asked for at once is re
 }
 
 TEST_SUITE_END();
+
+}  // namespace unread_test

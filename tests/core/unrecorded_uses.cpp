@@ -9,6 +9,8 @@
 
 #include "tests/core/planned_parts.hpp"
 
+namespace unrecorded_uses_test {
+
 using namespace planned_parts;
 
 namespace {
@@ -68,3 +70,5 @@ TEST_CASE("unrecorded uses: the copy stream waits for every recorded use") {
     const std::uint32_t c = parts.chunk_of(0);
     must(parts.loader.load({&c, 1}));
 }
+
+}  // namespace unrecorded_uses_test

@@ -11,6 +11,8 @@
 
 #include "tests/core/compositions.hpp"
 
+namespace waiting_test {
+
 namespace {
 
 using namespace streaming;
@@ -222,3 +224,5 @@ TEST_CASE("a pass that has ended has nothing to wait for") {
     REQUIRE_FALSE(ended.has_value());
     CHECK(ended.error().kind() == ErrorKind::wrong_state);
 }
+
+}  // namespace waiting_test

@@ -13,6 +13,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
+namespace checker_test {
+
 using namespace std::chrono_literals;
 using residency::Copy;
 using residency::ErrorKind;
@@ -528,3 +530,5 @@ TEST_CASE_FIXTURE(Fixture, "a handle of another device is refused, where the num
     must(other.synchronize(any));
     must(other.destroy_stream(stream));
 }
+
+}  // namespace checker_test

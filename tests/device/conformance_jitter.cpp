@@ -5,6 +5,8 @@
 #include "residency/conformance/device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
+namespace conformance_jitter_test {
+
 namespace {
 
 /// Durations are up to three times longer or shorter: nothing may depend on them.
@@ -36,3 +38,5 @@ TEST_CASE("SimulatedDevice is a VirtualMemoryDevice whatever the durations") {
 TEST_CASE("SimulatedDevice is a FlagDevice whatever the durations") {
     residency::conformance::flag_conformance<JitteredHarness>();
 }
+
+}  // namespace conformance_jitter_test

@@ -16,6 +16,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
+namespace failures_test {
+
 using residency::Copy;
 using residency::DeviceFailure;
 using residency::Error;
@@ -333,3 +335,5 @@ TEST_CASE("misuse is an error and a finding") {
         must(device.fill(all.there, std::byte{0}, 8, all.stream));
     }
 }
+
+}  // namespace failures_test

@@ -13,6 +13,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
+namespace pools_test {
+
 using residency::ErrorKind;
 using residency::SimulatedDevice;
 using residency::Timing;
@@ -128,3 +130,5 @@ TEST_CASE("a whole pool of free segments makes room for a larger block") {
     CHECK(must(device.held_bytes(pool)) == 2 * 65536);
     must(device.deallocate(pool, both, {}));
 }
+
+}  // namespace pools_test

@@ -13,6 +13,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
+namespace random_order_test {
+
 using residency::SimulatedDevice;
 using residency::Timing;
 using residency::simulation::ReportKind;
@@ -164,3 +166,5 @@ TEST_CASE("the first race is found where a naive checker finds it, and there is 
     CHECK(raced > 30);
     CHECK(clean > 30);
 }
+
+}  // namespace random_order_test

@@ -19,6 +19,8 @@
 #include "residency/simulation/name_table.hpp"
 #include "residency/simulation/shadow_memory.hpp"
 
+namespace simulation_test {
+
 using namespace residency::simulation;
 
 namespace {
@@ -197,3 +199,5 @@ TEST_CASE("an address space knows its own, and hands a range out again only much
     huge[page + 9] = std::byte{6};
     CHECK(huge[2 * page + 9] == std::byte{6});
 }
+
+}  // namespace simulation_test

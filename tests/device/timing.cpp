@@ -16,6 +16,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
+namespace timing_test {
+
 using namespace std::chrono_literals;
 using residency::Copy;
 using residency::LinkModel;
@@ -309,3 +311,5 @@ TEST_CASE("link presets") {
     CHECK(residency::links::h200_measured.call_latency == 2400ns);
     CHECK(residency::links::find("pcie2") == nullptr);
 }
+
+}  // namespace timing_test

@@ -294,12 +294,26 @@ def wrong_quotations(text, root=ROOT):
     return found
 
 
+def signatures(text):
+    """The functions of a header of C with the names of their parameters; those that a function writes to begin with &."""
+    found = []
+    for name, inside in re.findall(r"^[\w *]*\b(residency_\w+)\(((?:[^()]|\([^()]*\))*)\);", text, re.M):
+        names = []
+        for each in re.split(r",\s*(?![^(]*\))", " ".join(inside.split())):
+            pointer = re.search(r"\(\*(\w+)\)", each)  # to a function
+            if each != "void":
+                own = pointer[1] if pointer else re.search(r"\w+$", each)[0]
+                names.append("&" * bool(re.match(r"(.*\*\*|u?int\d+_t\*|residency_(weight|statistics|counters)\*) ", each)) + own)
+        found.append(f"{name}({', '.join(names)})")
+    return found
+
+
 def members(file, kind, name):
     """The data members of a struct of a header, the names of an enumeration, the calls of a class, without "try_", the
-    functions of a header of C, or what a concept asks for, in their order."""
+    functions of a header of C with their parameters, or what a concept asks for, in their order."""
     text = re.sub(r"//[^\n]*", "", (ROOT / "include" / "residency" / file).read_text(encoding="utf-8"))
     if kind == "functions":
-        return re.findall(r"^[\w *]*\b(residency_\w+)\(", text, re.M)
+        return signatures(text)
     if kind == "concept":  # what its comment numbers, such as `e.attach(context)`
         comments = re.findall(r"^///.*", (ROOT / "include" / "residency" / file).read_text(encoding="utf-8"), re.M)
         return list(dict.fromkeys(re.findall(r"`\w(?:\.|::)(\w+)", "\n".join(comments))))

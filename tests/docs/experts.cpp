@@ -10,11 +10,13 @@
 #include <utility>
 #include <vector>
 
+#include "residency/model/trace_writer.hpp"
 #include "residency/packed/simulated_unpacker.hpp"
 #include "residency/packed_experts.hpp"
 #include "residency/residency.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
+#include "tests/support/temporary_folder.hpp"
 
 using namespace residency;
 using Gpu = SimulatedDevice;
@@ -55,6 +57,10 @@ TEST_CASE("docs/experts.md: a cache of experts, and a router's guesses") {
         options.policies.storages_at_once = chosen;  // a cache that cannot hold them is refused here
         Experts<Gpu> weights{gpu, catalog, options};
 
+        const test::TemporaryFolder folder;
+        const std::string path = folder.path("experts.trace");
+        TraceWriter trace = TraceWriter::open(path, catalog, layer_of);
+
         std::mt19937 router{1};
         std::uint64_t read = 0;
         for (int token = 0; token < 20; ++token) {
@@ -64,6 +70,7 @@ TEST_CASE("docs/experts.md: a cache of experts, and a router's guesses") {
                 const std::uint32_t first = static_cast<std::uint32_t>(router() % experts_per_layer);
                 const std::array<WeightId, chosen> needed{experts[layer][first],
                                                           experts[layer][(first + 1) % experts_per_layer]};
+                trace.step(std::array{catalog.storage_of(needed[0]), catalog.storage_of(needed[1])});
                 const auto lease = pass.acquire(needed);
 
                 // After the acquisition, so that the copies of this layer come first: what the next layer is likely to need.
@@ -80,6 +87,7 @@ TEST_CASE("docs/experts.md: a cache of experts, and a router's guesses") {
                 }
             }
         }
+        trace.finish();  // without it the file counts as cut off
         weights.drain();
         const Counters total = weights.statistics().total;
         CHECK(total.hits + total.prefetch_hits > 0);

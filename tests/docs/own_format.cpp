@@ -12,6 +12,7 @@
 #include "../support/files.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 using namespace residency;
@@ -49,4 +50,35 @@ TEST_CASE("docs/integrate.md: the file format is yours") {
     CHECK(byte_at("norm1.scale") == content[scales_at]);
     CHECK(byte_at("norm2.scale") == content[scales_at + width * 4]);
     CHECK(loaded.storages().size() == 2);
+}
+
+TEST_CASE("docs/integrate.md: one set of bytes, read on the host and streamed") {
+    const support::TemporaryFolder folder;
+    const std::uint64_t words = 512, width = 8, at = 100;
+    std::string content(at + words * width * 2, '\0');
+    for (std::size_t i = 0; i < content.size(); ++i) { content[i] = static_cast<char>(i * 7); }
+    const std::string path = folder.write("model.ours", content);
+    SimulatedDevice gpu;
+
+    CatalogBuilder builder;
+    const WeightId embedding = builder.add("embedding", dtype::bf16, {words, width}, path, at);
+    const WeightId head = builder.add("head", dtype::bf16, {words, width}, path, at);  // not tied: a storage of its own
+    const Catalog placed = builder.build().with_placement({embedding}, Placement::host);
+    const Catalog catalog = host::load(gpu, placed).catalog;  // the bytes are read once, and lie in host memory once
+
+    CHECK(catalog.host_bytes(catalog.storage_of(embedding)) == catalog.host_bytes(catalog.storage_of(head)));
+    Planned<SimulatedDevice> weights{
+        gpu,
+        catalog,
+        {.budget = Budget::bytes(0), .schedule = ScheduleBuilder{catalog}.step({embedding, head}).build()}};
+    const auto stream = unwrap(gpu.create_stream());
+    {
+        auto pass = weights.begin(stream);
+        const auto lease = pass.acquire({embedding, head});
+        CHECK(lease.data(embedding) == catalog.host_bytes(catalog.storage_of(embedding)));
+        CHECK(lease.data(head) != lease.data(embedding));
+    }
+    weights.drain();
+    CHECK(weights.statistics().total.fetched_bytes == words * width * 2);
+    unwrap(gpu.destroy_stream(stream));
 }

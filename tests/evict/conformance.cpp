@@ -22,6 +22,8 @@
 #include "residency/evict/static_split.hpp"
 #include "tests/support/allocations.hpp"
 
+namespace conformance_test {
+
 using namespace residency;
 
 TEST_CASE_TEMPLATE("evictors keep their contract", E, evict::Lru, evict::Fifo, evict::Lfu, evict::Sieve, evict::S3Fifo,
@@ -99,3 +101,5 @@ TEST_CASE("the suite notices a victim that is taken for gone" * doctest::should_
 }
 TEST_CASE("the suite notices an allocation" * doctest::should_fail()) { check_faulty<Fault::allocates>(); }
 TEST_CASE("the suite notices answers that differ" * doctest::should_fail()) { check_faulty<Fault::random>(); }
+
+}  // namespace conformance_test

@@ -15,6 +15,8 @@
 
 #include "residency/error.hpp"
 
+namespace expected_use_test {
+
 using namespace residency;
 
 namespace {
@@ -176,3 +178,5 @@ TEST_CASE("rates that have decayed to nothing do no harm") {
     const auto victim = evictor.victim(100000, [](StorageId id) { return index(id) != 0; });
     CHECK(victim == StorageId{2});
 }
+
+}  // namespace expected_use_test

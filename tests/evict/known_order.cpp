@@ -16,6 +16,8 @@
 #include "residency/evict/static_split.hpp"
 #include "residency/model/use_order.hpp"
 
+namespace known_order_test {
+
 using namespace residency;
 
 namespace {
@@ -166,3 +168,5 @@ TEST_CASE("StaticSplit: what a pass reads more often stays first; the ring holds
     CHECK(evictor.stays(StorageId{3}));
     CHECK_FALSE(evictor.stays(StorageId{0}));
 }
+
+}  // namespace known_order_test

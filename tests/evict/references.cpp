@@ -23,6 +23,8 @@
 #include "residency/evict/sieve.hpp"
 #include "residency/model/use_order.hpp"
 
+namespace references_test {
+
 using namespace residency;
 
 namespace {
@@ -107,3 +109,5 @@ TEST_CASE("with equal sizes nothing misses less than Belady") {
         }
     }
 }
+
+}  // namespace references_test

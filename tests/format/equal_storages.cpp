@@ -11,6 +11,8 @@
 
 #include "expected.hpp"
 
+namespace equal_storages_test {
+
 using namespace residency;
 
 namespace {
@@ -105,3 +107,5 @@ TEST_CASE("equal storages: progress is told, and can stop it; a missing file is 
     model.files[0].path += "x";
     CHECK(format::try_find_equal_storages(model).error().kind() == ErrorKind::io);
 }
+
+}  // namespace equal_storages_test

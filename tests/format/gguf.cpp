@@ -15,6 +15,8 @@
 #include "residency/format/open.hpp"
 #include "residency/format/text.hpp"
 
+namespace gguf_test {
+
 using namespace residency;
 using format::GgufArray;
 using format::GgufKind;
@@ -129,7 +131,7 @@ TEST_CASE("gguf: the fixture has every type, and blocks of the reference's sizes
         CHECK(known.type.name().size() == std::string_view{known.name}.size());
         CHECK(format::find_ggml_type(known.number)->type == known.type);
     }
-    for (const std::uint32_t withdrawn : {4U, 5U, 31U, 32U, 33U, 36U, 37U, 38U, 43U, UINT32_MAX}) {
+    for (const std::uint32_t withdrawn : {5U, 31U, 32U, 33U, 36U, 37U, 38U, 43U, UINT32_MAX}) {
         CHECK_FALSE(format::find_ggml_type(withdrawn));
     }
 }
@@ -283,6 +285,12 @@ TEST_CASE("gguf: Q2_0 and types that the caller gives") {
     CHECK(q2->model.weights[0].bytes == 4 * 18);
     CHECK(refused(one(42, 71), "beyond the end"));
 
+    // As Ollama numbered it in 2025: 17 bytes for 32.
+    const auto mxfp4 = one(4, 4096);
+    REQUIRE(mxfp4);
+    CHECK(mxfp4->model.weights[0].dtype == "MXFP4");
+    CHECK(mxfp4->model.weights[0].type == format::find_ggml_type(39)->type);
+
     const format::ReadOptions options{
         .ggml_types = {{36, DType::block("I2_S", 1, 4), "I2_S"}, {0, DType::block("mine", 3, 128), "mine"}}};
     const auto given = one(36, 64, options);
@@ -293,7 +301,7 @@ TEST_CASE("gguf: Q2_0 and types that the caller gives") {
     CHECK(one(0, 6, options)->model.weights[0].bytes == 6);  // the caller's go before ggml's
 
     for (const auto& [number, names] : std::map<std::uint32_t, std::vector<std::string>>{
-             {4, {"Q4_2, which ggml withdrew"}},
+             {5, {"Q4_3, which ggml withdrew"}},
              {31, {"Q4_0_4_4, which ggml withdrew"}},
              {36, {"IQ4_NL_4_4, which ggml withdrew", "I2_S of bitnet.cpp"}},
              {100, {"Q4_0_ROCMFP4 of ROCmFPX"}},
@@ -372,3 +380,5 @@ TEST_CASE("gguf: the files of a split model under any names, in any order") {
         refused(format::try_read_model_parts({parts[0], fixture("gguf/metadata.gguf")}), "found a model in one file"));
     CHECK(refused(format::try_read_gguf(parts[0]), "give all of them in a list"));
 }
+
+}  // namespace gguf_test

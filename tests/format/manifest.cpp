@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/format/manifest.hpp"
 
+#include <cstddef>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
+
+namespace manifest_test {
 
 using namespace residency;
 using support::refused;
@@ -38,6 +41,14 @@ TEST_CASE("manifest: weights in files of raw bytes") {
     CHECK(read(R"([{"bytes":96,"file":"w.blob"},{"bytes":8,"file":"w.blob"}])", "[]")->storages[1].offset_bytes == 96);
 
     CHECK(refused(read("{}", "[]"), "lacks the arrays"));
+    const std::string whole = R"({"storages":[{"bytes":9}]})";
+    for (std::size_t bytes = 1; bytes < whole.size(); ++bytes) {
+        CAPTURE(bytes);
+        CHECK(refused(support::over(whole.substr(0, bytes),
+                                    [](const format::Input& input) { return format::try_read_manifest(input); }),
+                      "not valid JSON, it has no end: the file is cut off: download it again: found " +
+                          std::to_string(bytes) + " bytes"));
+    }
     CHECK(refused(read("[]", "[]", "\"alignment\":3,"), "power of two"));
     CHECK(refused(read(R"([{"bytes":201,"file":"w.blob"}])", "[]"), "do not lie inside"));
     CHECK(refused(read(R"([{"bytes":2,"offset":199,"file":"w.blob"}])", "[]"), "do not lie inside"));
@@ -64,3 +75,5 @@ TEST_CASE("manifest: weights in files of raw bytes") {
             R"([{"name":"a","dtype":"F32","shape":[1],"storage":0},{"name":"a","dtype":"F32","shape":[1],"storage":0}])"),
         "given twice"));
 }
+
+}  // namespace manifest_test

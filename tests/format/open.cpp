@@ -23,6 +23,8 @@
 #include "residency/format/torch.hpp"
 #include "residency/host/weight_file.hpp"
 
+namespace open_test {
+
 using namespace residency;
 using support::fixture;
 
@@ -221,7 +223,8 @@ TEST_CASE("open: a folder with one model in it is opened") {
     folder.write("model.safetensors", one_tensor("single"));
     CHECK(opened(all)->weights[0].name == "single");
     folder.write("part.safetensors", one_tensor("part"));
-    folder.write("model.safetensors.index.json", R"({"weight_map":{"part":"part.safetensors"}})");
+    folder.write("model.safetensors.index.json",
+                 R"({"weight_map":{"part":"part.safetensors","single":"model.safetensors"}})");
     CHECK(opened(all)->weights[0].name == "part");
     CHECK(opened(all + "/")->weights[0].name == "part");
     CHECK(format::try_read_model_or_aoti(all)->weights[0].name == "part");
@@ -276,6 +279,130 @@ TEST_CASE("open: parts under any names are one model") {
         {fixture("torch/shard-00001-of-00002.bin"), fixture("torch/shard-00002-of-00002.bin")});
     REQUIRE(torch);
     support::check_against_reference(*torch, "torch/shard.expected.json");
+}
+
+TEST_CASE("open: a whole file goes before an index of its name that does not list it") {
+    for (const std::string name : {"model.safetensors", "diffusion.safetensors", "pytorch_model.bin"}) {
+        CAPTURE(name);
+        const support::TemporaryFolder folder;
+        const bool is_torch = name.ends_with(".bin");
+        const std::string path =
+            folder.write(name, is_torch ? support::read_all(fixture("torch/state.bin")) : one_tensor("whole"));
+        const std::string index = folder.write(name + ".index.json", R"({"weight_map":{"a":"a-00001-of-00001"}})");
+        const auto opened = format::try_read_model(folder.file(""));
+        REQUIRE_MESSAGE(opened, opened.error().message());
+        CHECK(opened->files.size() == 1);
+        CHECK(opened->files[0].path.ends_with("/" + name));
+        REQUIRE(opened->notes.size() == 1);
+        CHECK(opened->notes[0].find("passed over") != std::string::npos);
+        const auto stale = format::try_read_model(index);
+        REQUIRE_FALSE(stale);
+        CHECK(stale.error().kind() == ErrorKind::io);
+        CHECK(stale.error().message().find("is out of date: give \"" + path + "\" in its place") != std::string::npos);
+        folder.write(name + ".index.json", "<html>");
+        CHECK(format::try_read_model(folder.file(""))->files.size() == 1);
+        // An index of another name says nothing of it, and one that lists it is complete or wrong.
+        folder.write(name + ".index.json", R"({"weight_map":{"a":"a-00001-of-00001","b":")" + name + "\"}}");
+        const auto missing = format::try_read_model(folder.file(""));
+        REQUIRE_FALSE(missing);
+        CHECK(missing.error().message().find("lists a file that does not open (download it") != std::string::npos);
+    }
+}
+
+TEST_CASE("open: a model in a hub's cache is its snapshot") {
+    const support::TemporaryFolder folder;
+    namespace fs = std::filesystem;
+    const std::string root = folder.file("models--org--tiny");
+    fs::create_directories(root + "/blobs");
+    fs::create_directories(root + "/snapshots");
+    const auto opened = [&] { return format::try_read_model(root); };
+    CHECK(named(opened(), "without a snapshot", "download the model again"));
+    for (const std::string revision : {"0123", "4567"}) {
+        fs::create_directories(root + "/snapshots/" + revision);
+        folder.write("models--org--tiny/blobs/" + revision, one_tensor("of " + revision));
+        fs::create_symlink("../../blobs/" + revision, root + "/snapshots/" + revision + "/model.safetensors");
+        if (revision == "0123") { CHECK(opened()->weights[0].name == "of 0123"); }  // the only one
+    }
+    CHECK(named(opened(), "names none: give the path of a snapshot", root + "/snapshots/0123"));
+    fs::create_directories(root + "/refs");
+    for (const std::string revision : {"0123", "4567\n"}) {
+        folder.write("models--org--tiny/refs/main", revision);
+        REQUIRE(opened());
+        CHECK(opened()->weights[0].name == "of " + revision.substr(0, 4));
+    }
+    CHECK(named(format::try_read_model(folder.file("")), "a folder without a model file", root));
+    for (const std::string& other : std::vector<std::string>{"89ab", "../../../x", "0123/..", std::string(5000, '0')}) {
+        folder.write("models--org--tiny/refs/main", other);
+        CHECK(named(opened(), "names \"" + other.substr(0, 40), root + "/snapshots/4567"));
+    }
+}
+
+TEST_CASE("open: a folder whose models are in folders names them") {
+    const support::TemporaryFolder folder;
+    namespace fs = std::filesystem;
+    for (const char* name : {"scheduler", "text_encoder", "vae"}) { fs::create_directories(folder.file(name)); }
+    folder.write("scheduler/config.json", "{}");
+    folder.write("text_encoder/model.safetensors", one_tensor("a"));
+    folder.write("vae/diffusion_pytorch_model.safetensors", one_tensor("b"));
+    const std::string both = "\"" + folder.file("text_encoder") + "\", \"" + folder.file("vae") + "\"";
+    const std::string all = fs::path{folder.file("")}.parent_path();
+    CHECK(named(format::try_read_model(all), "a folder without a model file, whose models are in folders", both));
+    folder.write("model_index.json", R"({"_class_name":"Pipeline"})");
+    CHECK(named(format::try_read_model(all), "a pipeline (model_index.json)", both));
+    CHECK(format::try_read_model(all).error().message().find("scheduler") == std::string::npos);
+    CHECK(format::try_read_model_parts({"text=" + folder.file("text_encoder"), "vae=" + folder.file("vae")}));
+}
+
+TEST_CASE("open: the parts of a list with prefixes are models of their own, which can share tensors") {
+    const support::TemporaryFolder folder;
+    const auto target = folder.write("target", one_tensor("head", "1111"));
+    const auto draft = folder.write("draft", one_tensor("head", "22"));
+    CHECK(support::refused(format::try_read_model_parts({target, draft}), "draft=PATH"));
+    for (const auto& list :
+         {std::vector{"target=" + target, "draft=" + draft}, std::vector{target, "draft=" + draft}}) {
+        auto model = format::try_read_model_parts(list);
+        REQUIRE_MESSAGE(model, model.error().message());
+        REQUIRE(model->weights.size() == 2);
+        const std::string head = list[0] == target ? "head" : "target.head";
+        CHECK(model->weights[0].name == head);
+        CHECK(model->weights[1].name == "draft.head");
+        CHECK(support::bytes_of(*model, model->weights[0]) == "1111");
+        CHECK(support::bytes_of(*model, model->weights[1]) == "22");
+        // One storage under two names, in the catalog too.
+        REQUIRE(model->try_tie("draft.embedding", head));
+        const auto catalog = model->try_catalog();
+        REQUIRE(catalog);
+        CHECK(catalog->total_bytes() == 6);
+        CHECK(catalog->weights().size() == 3);
+        CHECK(catalog->weight(*catalog->find("draft.embedding")).storage ==
+              catalog->weight(*catalog->find(head)).storage);
+        CHECK(model->try_tie("draft.x", "none").error().kind() == ErrorKind::invalid_argument);
+        CHECK(model->try_tie("draft.head", head).error().kind() == ErrorKind::invalid_argument);
+        CHECK(model->weights.size() == 3);
+    }
+    CHECK(format::try_read_model_parts({"draft=" + draft})->weights[0].name == "draft.head");
+    // Whatever a path stands for alone it stands for here; metadata and what is tied inside a part have the prefix too.
+    const auto several = format::try_read_model_parts({"a=" + fixture("gguf/split-00001-of-00003.gguf"),
+                                                       "b=" + fixture("gguf/metadata.gguf"),
+                                                       "c=" + fixture("safetensors/sharded.safetensors.index.json")});
+    REQUIRE_MESSAGE(several, several.error().message());
+    CHECK(several->format == "gguf, safetensors");
+    for (const auto& weight : several->weights) { CHECK(weight.name[1] == '.'); }
+    for (const auto& entry : several->metadata) { CHECK(entry.key[1] == '.'); }
+    CHECK(several->try_catalog());
+    // Equal tensors of two models become one storage.
+    const auto same = folder.write("same", one_tensor("head", "1111"));
+    const auto twice = format::try_read_model_parts({"a=" + target, "b=" + same});
+    const auto equal = format::try_find_equal_storages(*twice);
+    REQUIRE(equal);
+    CHECK(format::merge_storages(*twice, *equal).total_bytes() == 4);
+    // What lies at the whole text is a path; so is what has a slash before the sign.
+    const auto sign = folder.write("x=y", one_tensor("sign"));
+    CHECK(format::try_read_model_parts({sign, target})->weights[0].name == "sign");
+    CHECK(
+        support::refused(format::try_read_model_parts({"a=" + target, "a=" + target}), "\"a.head\" is in an earlier"));
+    CHECK(format::try_read_model_parts({"a=" + folder.file("none"), target}).error().kind() == ErrorKind::io);
+    CHECK(format::try_read_model_parts({"=" + target, target}).error().kind() == ErrorKind::io);
 }
 
 TEST_CASE("open: the pieces of a file that was cut are one model") {
@@ -351,3 +478,5 @@ TEST_CASE("manifest: a file in pieces") {
     CHECK(support::refused(manifest("[1]"), "lacks"));
     CHECK(support::refused(manifest(R"(["1"])"), "do not lie inside"));
 }
+
+}  // namespace open_test

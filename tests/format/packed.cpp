@@ -26,6 +26,8 @@
 #include "residency/host/loading.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace packed_test {
+
 using namespace residency;
 using support::refused;
 using Bytes = std::vector<std::byte>;
@@ -284,8 +286,12 @@ TEST_CASE("packed: each kind of damage has its own message") {
         return support::over(bytes, [](const format::Input& input) { return format::try_read_packed(input); });
     };
     REQUIRE(read(whole));
-    CHECK(refused(read(whole.substr(0, 30)), "the file ends inside its front: it is cut"));
-    CHECK(refused(read(whole.substr(0, whole.size() - 1)), "the file is cut"));
+    CHECK(refused(
+        read(whole.substr(0, 30)),
+        "the file ends inside its front: the file is cut off: download it again: found 30 bytes, expected at least "));
+    CHECK(refused(read(whole.substr(0, whole.size() - 1)), "the file is cut off: download it again: found " +
+                                                               std::to_string(whole.size() - 1) + " bytes, expected " +
+                                                               std::to_string(whole.size())));
     CHECK(refused(read(whole + "x"), "longer than it says"));
     std::string changed = whole;
     changed[0] = 'x';
@@ -394,3 +400,5 @@ TEST_CASE("packed: every truncation, and 10,000 mutations of the container: an e
     }
     CHECK(wrong == 0);
 }
+
+}  // namespace packed_test

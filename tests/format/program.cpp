@@ -18,6 +18,8 @@
 #include "tests/support/sealed.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+namespace program_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 using format::Program;
@@ -248,3 +250,5 @@ TEST_CASE("C7: what contradicts itself in a program is named") {
         CHECK(loaded.error().kind() == ErrorKind::malformed);
     }
 }
+
+}  // namespace program_test

@@ -16,6 +16,8 @@
 #include "residency/format/open.hpp"
 #include "residency/format/safetensors_dtype.hpp"
 
+namespace safetensors_test {
+
 using namespace residency;
 using support::fixture;
 using support::refused;
@@ -320,3 +322,5 @@ TEST_CASE("safetensors: a weight of the name of a metadata key is not tied") {
     folder.write("m.safetensors.index.json", R"({"weight_map":{"embed":"1.safetensors","norm":"1.safetensors"}})");
     CHECK(format::try_read_model(index)->weights.size() == 3);
 }
+
+}  // namespace safetensors_test

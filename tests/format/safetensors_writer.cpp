@@ -13,6 +13,8 @@
 #include "expected.hpp"
 #include "residency/format/safetensors_dtype.hpp"
 
+namespace safetensors_writer_test {
+
 using namespace residency;
 using format::SafetensorsWriter;
 
@@ -103,3 +105,5 @@ TEST_CASE("safetensors writer: what the format cannot hold is refused") {
     REQUIRE_FALSE(nowhere);
     CHECK(nowhere.error().kind() == ErrorKind::io);
 }
+
+}  // namespace safetensors_writer_test

@@ -23,6 +23,8 @@
 #include "residency/model/schedule_builder.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace loading_test {
+
 using namespace residency;
 
 namespace {
@@ -469,3 +471,5 @@ TEST_CASE("loading: a file that shrinks or is written to while it is read is an 
         CHECK(touched.error().message().find("written to") != std::string::npos);
     }
 }
+
+}  // namespace loading_test

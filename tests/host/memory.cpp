@@ -20,6 +20,8 @@
 #include "tests/support/files.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace memory_test {
+
 using namespace residency;
 
 namespace {
@@ -88,3 +90,5 @@ TEST_CASE("memory: a load takes no more than 1.02 times the weights, in whatever
         }
     }
 }
+
+}  // namespace memory_test

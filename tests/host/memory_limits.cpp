@@ -9,6 +9,8 @@
 
 #include "../support/files.hpp"
 
+namespace memory_limits_test {
+
 using namespace residency;
 
 namespace {
@@ -70,3 +72,71 @@ TEST_CASE("memory limits: control groups of version 1, seen from inside a contai
     system.put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     CHECK(host::read_memory_limits(system.file(".")).room_bytes() == 1000 * 1024);
 }
+
+TEST_CASE("memory limits: pages of files can be dropped, read once or twice") {
+    const System system;
+    system.put("proc/meminfo", "MemAvailable: 8000 kB\n");
+    system.put("proc/self/cgroup", "0::/\n");
+    system.put("sys/fs/cgroup/memory.max", "1000000\n");
+    system.put("sys/fs/cgroup/memory.current", "900000\n");
+    for (const char* stat : {"anon 50000\nfile 850000\nactive_file 800000\ninactive_file 50000\n",
+                             "anon 50000\nfile 850000\ninactive_file 800000\nactive_file 50000\n",
+                             "workingset_activate_file 7\nactive_file 850000\nactive_file_other 9\n"}) {
+        system.put("sys/fs/cgroup/memory.stat", stat);
+        const auto limits = host::read_memory_limits(system.file("."));
+        CHECK(limits.group_used_bytes == 50000);
+        CHECK(limits.room_bytes() == 950000);
+    }
+    // The counts are not of one moment: more pages than bytes used leave the whole limit.
+    system.put("sys/fs/cgroup/memory.stat", "active_file 18446744073709551615\ninactive_file 900000\n");
+    CHECK(host::read_memory_limits(system.file(".")).room_bytes() == 1000000);
+    // Version 1 counts the groups below in its totals.
+    const System first;
+    first.put("proc/meminfo", "MemAvailable: 8000 kB\n");
+    first.put("proc/self/cgroup", "4:memory:/job\n");
+    first.put("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1000000\n");
+    first.put("sys/fs/cgroup/memory/job/memory.usage_in_bytes", "990000\n");
+    first.put("sys/fs/cgroup/memory/job/memory.stat",
+              "active_file 1\ninactive_file 2\ntotal_inactive_file 40000\ntotal_active_file 900000\n");
+    CHECK(host::read_memory_limits(first.file(".")).room_bytes() == 950000);
+}
+
+TEST_CASE("memory limits: memory.high is a limit, of the group or of one above it") {
+    const System system;
+    system.put("proc/meminfo", "MemAvailable: 8000 kB\n");
+    system.put("proc/self/cgroup", "0::/user/job\n");
+    system.put("sys/fs/cgroup/user/job/memory.max", "max\n");
+    system.put("sys/fs/cgroup/user/job/memory.high", "320000\n");
+    system.put("sys/fs/cgroup/user/job/memory.current", "200000\n");
+    const auto room = [&] { return host::read_memory_limits(system.file(".")).room_bytes(); };
+    CHECK(room() == 120000);
+    system.put("sys/fs/cgroup/user/job/memory.max", "300000\n");
+    CHECK(room() == 100000);
+    system.put("sys/fs/cgroup/user/job/memory.high", "max\n");
+    CHECK(room() == 100000);
+    // The group above has its own use and its own pages of files.
+    system.put("sys/fs/cgroup/user/memory.high", "700000\n");
+    system.put("sys/fs/cgroup/user/memory.current", "690000\n");
+    system.put("sys/fs/cgroup/user/memory.stat", "active_file 20000\ninactive_file 30000\n");
+    CHECK(room() == 60000);
+    CHECK(host::read_memory_limits(system.file(".")).group.ends_with("/user"));
+    // A group that is over its soft limit has no room left.
+    system.put("sys/fs/cgroup/user/job/memory.high", "100000\n");
+    CHECK(room() == 0);
+}
+
+TEST_CASE("memory limits: a group of version 1 above binds") {
+    const System system;
+    system.put("proc/meminfo", "MemAvailable: 8000 kB\n");
+    system.put("proc/self/cgroup", "4:memory:/jobs/one\n");
+    system.put("sys/fs/cgroup/memory/jobs/one/memory.limit_in_bytes", "9223372036854771712\n");
+    system.put("sys/fs/cgroup/memory/jobs/one/memory.usage_in_bytes", "5000\n");
+    system.put("sys/fs/cgroup/memory/jobs/memory.limit_in_bytes", "600000\n");
+    system.put("sys/fs/cgroup/memory/jobs/memory.usage_in_bytes", "550000\n");
+    system.put("sys/fs/cgroup/memory/jobs/memory.stat", "total_active_file 100000\n");
+    const auto limits = host::read_memory_limits(system.file("."));
+    CHECK(limits.room_bytes() == 150000);
+    CHECK(limits.group.ends_with("/jobs"));
+}
+
+}  // namespace memory_limits_test

@@ -13,6 +13,8 @@
 
 #include "tests/support/sanitized.hpp"
 
+namespace thread_group_test {
+
 using residency::ErrorKind;
 using residency::host::ThreadGroup;
 
@@ -69,3 +71,5 @@ TEST_CASE("a thread that the system does not give is an error, and those that th
     REQUIRE_FALSE(one);
     CHECK(one.error().kind() == ErrorKind::out_of_memory);
 }
+
+}  // namespace thread_group_test

@@ -15,6 +15,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace weight_file_test {
+
 using namespace residency;
 
 namespace {
@@ -125,3 +127,5 @@ TEST_CASE("weight file: a load refuses the file that was changed since the catal
     REQUIRE_FALSE(loaded);
     CHECK(loaded.error().kind() == ErrorKind::mismatch);
 }
+
+}  // namespace weight_file_test

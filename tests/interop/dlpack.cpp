@@ -18,6 +18,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "tests/core/compositions.hpp"
 
+namespace dlpack_test {
+
 using namespace streaming;
 using namespace std::chrono_literals;
 namespace dlpack = residency::dlpack;
@@ -330,3 +332,5 @@ TEST_CASE("dlpack: a device that nobody described is refused") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace dlpack_test

@@ -26,6 +26,8 @@
 #include "tests/support/streaming.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+namespace html_report_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 
@@ -251,3 +253,5 @@ TEST_CASE("the report of a recorded run is written to a file") {
     CHECK(count(page, "<td>step 11</td><td>5</td>") == 1);
     streaming::must(device.destroy_stream(stream));
 }
+
+}  // namespace html_report_test

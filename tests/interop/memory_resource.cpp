@@ -11,6 +11,8 @@
 #include "residency/broker/broker.hpp"
 #include "tests/support/simulated_harness.hpp"
 
+namespace memory_resource_test {
+
 using residency::BudgetBroker;
 using residency::ErrorKind;
 using residency::MemoryResource;
@@ -134,7 +136,7 @@ TEST_CASE("C8: what a pool comes to hold beyond what was foreseen is counted, or
         const auto refused = resource.try_allocate(said, 256, stream);
         REQUIRE_FALSE(refused);
         CHECK(refused.error().kind() == ErrorKind::budget);
-        CHECK(refused.error().message().find("grew to " + std::to_string(granule)) != std::string::npos);
+        CHECK(refused.error().message().find("grew to " + residency::detail::in_bytes(granule)) != std::string::npos);
         CHECK(resource.held_bytes() == 0);
         CHECK(resource.requested_bytes() == 0);
         CHECK(broker.statistics().used_bytes == granule - said);
@@ -232,3 +234,5 @@ TEST_CASE("failures: nothing is taken for what was not allocated") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace memory_resource_test

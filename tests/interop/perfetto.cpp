@@ -9,6 +9,8 @@
 
 #include "tests/support/temporary_folder.hpp"
 
+namespace perfetto_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 
@@ -58,3 +60,5 @@ TEST_CASE("an empty picture is a valid file") {
     CHECK(PerfettoTrace{}.try_save(folder.path("a.json")));
     CHECK_FALSE(PerfettoTrace{}.try_save(folder.path("no/a.json")));
 }
+
+}  // namespace perfetto_test

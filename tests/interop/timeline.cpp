@@ -16,6 +16,8 @@
 #include "residency/model/host_bytes.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace timeline_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 
@@ -79,7 +81,7 @@ TEST_CASE("a pass as a table: steps, copies, waits with their cause, and times i
           "copy                                               q and 1 more, 1.5 KiB  0.220  0.300\n"
           "copy                                               v, 2.0 KiB             0.300  0.500\n"
           "second                                             c                      0.300  0.400  0.200  "
-          "copy of q and 1 more: it began late, the link stood idle\n"
+          "copy of q and 1 more: it began late, the link had stood idle\n"
           "-                                                  d                      0.500  0.550  0.100  "
           "copy of v: the link was busy\n"
           "idle                                               nothing ran            0.550  0.850\n"
@@ -90,6 +92,31 @@ TEST_CASE("a pass as a table: steps, copies, waits with their cause, and times i
           "earlier  x        0.000  0.090\n");
     CHECK(timeline.table(1) == timeline.table());
     CHECK(PassTimeline{}.table() == "step  weights  start  end  waits  for\n");
+}
+
+TEST_CASE("a stall behind a copy that began late is not the link's, though the link was busy while it lasted") {
+    PassTimeline timeline;
+    timeline.add_pass({"pass 0", 0us, 1000us, 2048});
+    const std::size_t before = timeline.add_copy({{{"a", 512}}, 0us, 100us});
+    timeline.add_stall(50us, 100us, before);
+    timeline.add_kernel({"first", "a", 100us, 700us});
+    const std::size_t late = timeline.add_copy({{{"b", 512}}, 600us, 800us});  // since there was no memory sooner
+    timeline.add_stall(700us, 800us, late);
+    timeline.add_kernel({"second", "b", 800us, 850us});
+    const std::size_t next = timeline.add_copy({{{"c", 1024}}, 810us, 1000us});
+    timeline.add_stall(850us, 1000us, next);
+    timeline.add_kernel({"third", "c", 1000us, 1001us});
+    const std::string text = timeline.table();
+    CHECK(text.find("copy of b: it began late, the link had stood idle") != std::string::npos);
+    CHECK(text.find("copy of a: the link was busy") != std::string::npos);
+    timeline.add_pass({"all", 0us, 1100us, 2048});
+    CHECK(timeline.table().find("copy of c: the link was busy") != std::string::npos);
+    using residency::cause_of_stall;
+    using residency::StallCause;
+    CHECK(cause_of_stall(100us, {}, 60us, {}) == StallCause::room);
+    CHECK(cause_of_stall(100us, {}, 20us, 70us) == StallCause::issued_late);
+    CHECK(cause_of_stall(100us, 90us, 60us, {}) == StallCause::declared_time);
+    CHECK(cause_of_stall(100us, 20us, 20us, 20us) == StallCause::link);
 }
 
 TEST_CASE("what is idle between steps is said where it is some per cent of the last pass, with the step before it") {
@@ -187,3 +214,5 @@ TEST_CASE("a simulated device: copies by weight, kernels by step, and the stall 
     unwrap(device.deallocate(there));
     unwrap(device.deallocate_host(memory));
 }
+
+}  // namespace timeline_test

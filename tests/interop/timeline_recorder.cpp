@@ -24,6 +24,8 @@
 #include "tests/support/recorded_passes.hpp"
 #include "tests/support/streaming.hpp"
 
+namespace timeline_recorder_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 using streaming::CheckedDevice;
@@ -471,3 +473,5 @@ TEST_CASE("calls of the recorder that fail cost events, never a pass") {
     }
     must(device.destroy_stream(stream));
 }
+
+}  // namespace timeline_recorder_test

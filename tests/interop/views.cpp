@@ -20,6 +20,8 @@
 #include <cuda/std/mdspan>
 #endif
 
+namespace views_test {
+
 using namespace streaming;
 namespace dtype = residency::dtype;
 using residency::CudaArrayInterface;
@@ -180,3 +182,5 @@ TEST_CASE("mdspan") { MESSAGE("SKIPPED: no cuda/std/mdspan of CCCL on the includ
 #endif
 
 TEST_SUITE_END();
+
+}  // namespace views_test

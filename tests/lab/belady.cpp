@@ -18,6 +18,8 @@
 #include "benchmarks/lab/trace/replay.hpp"
 #include "residency/model/use_order.hpp"
 
+namespace belady_test {
+
 using namespace residency;
 
 TEST_CASE("with equal sizes Belady reaches the fewest misses that there are") {
@@ -65,3 +67,5 @@ TEST_CASE("with equal sizes Belady reaches the fewest misses that there are") {
         CHECK(counts->misses == fewest);
     }
 }
+
+}  // namespace belady_test

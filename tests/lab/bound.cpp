@@ -25,6 +25,8 @@
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/lab/on_slab.hpp"
 
+namespace bound_test {
+
 using namespace residency;
 
 namespace {
@@ -97,3 +99,5 @@ TEST_CASE("no policy is faster than the bound") {
     }
     CHECK(ran > 50);
 }
+
+}  // namespace bound_test

@@ -30,6 +30,8 @@
 #include "tests/evict/references.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace cache_test {
+
 using namespace residency;
 
 namespace {
@@ -158,3 +160,5 @@ TEST_CASE("on a router's choices every evictor is its reference") {
         check_all_against_references(beginning(*trace, support::is_sanitized ? 9000 : SIZE_MAX), mebibytes << 20);
     }
 }
+
+}  // namespace cache_test

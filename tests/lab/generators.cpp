@@ -14,6 +14,8 @@
 #include <string>
 #include <vector>
 
+namespace generators_test {
+
 namespace {
 
 lab::Workload make(const std::string& name) {
@@ -114,3 +116,5 @@ TEST_CASE("routers repeat what is published") {
         }
     }
 }
+
+}  // namespace generators_test

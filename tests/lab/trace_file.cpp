@@ -20,7 +20,10 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/schedule_builder.hpp"
+#include "residency/model/trace_writer.hpp"
 #include "tests/support/temporary_folder.hpp"
+
+namespace trace_file_test {
 
 using namespace residency;
 
@@ -119,7 +122,7 @@ TEST_CASE("a file that is cut off anywhere, or damaged anywhere, is refused") {
 TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
     const test::TemporaryFolder folder;
     const auto head = [] {
-        ContainerWriter writer{ContainerKind::trace, lab::trace::format_version, 0};
+        ContainerWriter writer{ContainerKind::trace, trace_file_version, 0};
         SectionWriter& section = writer.section(section_tag("STOR"));
         section.text("t");
         section.array(std::vector<std::uint64_t>{10, 20});
@@ -128,7 +131,7 @@ TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
     };
     const auto steps = [](std::uint64_t first, std::vector<std::uint32_t> counts, std::vector<std::uint32_t> ids,
                           std::vector<std::int64_t> times, std::uint64_t hash = 0) {
-        ContainerWriter writer{ContainerKind::trace, lab::trace::format_version, hash};
+        ContainerWriter writer{ContainerKind::trace, trace_file_version, hash};
         SectionWriter& section = writer.section(section_tag("STEP"));
         section.u64(first);
         section.array(counts);
@@ -137,7 +140,7 @@ TEST_CASE("blocks whose numbers do not fit are refused, with their place") {
         return writer.finish();
     };
     const auto done = [](std::uint64_t steps_written, std::uint64_t accesses) {
-        ContainerWriter writer{ContainerKind::trace, lab::trace::format_version, 0};
+        ContainerWriter writer{ContainerKind::trace, trace_file_version, 0};
         SectionWriter& section = writer.section(section_tag("DONE"));
         section.u64(steps_written);
         section.u64(accesses);
@@ -168,10 +171,33 @@ TEST_CASE("files that are not there, and storages that there are not") {
     CHECK(lab::trace::try_load(folder.path("none")).error().kind() == ErrorKind::io);
     CHECK(lab::trace::try_save({}, folder.path("no/t")).error().kind() == ErrorKind::io);
     const std::vector<std::uint64_t> bytes{1, 2};
-    auto writer = lab::trace::Writer::try_open(folder.path("t"), "", 0, bytes);
+    auto writer = TraceWriter::try_open(folder.path("t"), "", 0, bytes);
     REQUIRE(writer);
     const StorageId wrong{2};
     CHECK(writer->try_step({&wrong, 1}).error().kind() == ErrorKind::invalid_argument);
     CHECK(writer->try_finish());
     CHECK(lab::trace::try_load(folder.path("t"))->steps() == 0);
 }
+
+TEST_CASE("a trace of a catalog has its storages, layers and hash") {
+    const test::TemporaryFolder folder;
+    CatalogBuilder builder;
+    for (const std::uint64_t bytes : {10, 20, 30}) { builder.add("w" + std::to_string(bytes), dtype::u8, {bytes}); }
+    const Catalog catalog = *builder.try_build();
+    const std::vector<std::uint32_t> layers{0, 0, 1};
+    auto writer = TraceWriter::try_open(folder.path("t"), catalog, layers);
+    REQUIRE(writer);
+    const std::vector<StorageId> step{StorageId{2}, StorageId{0}};
+    CHECK(writer->try_step(step, 7));
+    CHECK(writer->try_step({}));
+    CHECK(writer->try_finish());
+    const auto trace = lab::trace::try_load(folder.path("t"));
+    REQUIRE_MESSAGE(trace, trace.error().message());
+    CHECK(trace->catalog_hash == catalog.hash());
+    CHECK(trace->bytes == std::vector<std::uint64_t>{10, 20, 30});
+    CHECK(trace->groups == layers);
+    CHECK(trace->accesses == step);
+    CHECK(trace->compute_ns == std::vector<std::int64_t>{7, TraceWriter::unknown});
+}
+
+}  // namespace trace_file_test

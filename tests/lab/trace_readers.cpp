@@ -12,9 +12,12 @@
 #include <vector>
 
 #include "benchmarks/lab/trace/csv.hpp"
+#include "benchmarks/lab/trace/npy.hpp"
 #include "benchmarks/lab/trace/oracle_general.hpp"
 #include "benchmarks/lab/trace/route.hpp"
 #include "residency/model/container_writer.hpp"
+
+namespace trace_readers_test {
 
 using namespace residency;
 
@@ -68,6 +71,58 @@ TEST_CASE("csv: columns are chosen, a heading is passed over") {
           "\"t\", line 2: found \"x\", expected a number of bytes");
     CHECK(lab::trace::try_parse_csv("1,a,10\n2,b\n", "t").error().detail<FileLocation>()->offset == 7);
     CHECK_FALSE(lab::trace::try_parse_csv("1,a,99999999999999999999\n1,a,1\n1,a,99999999999999999999\n", "t"));
+}
+
+TEST_CASE("oracleGeneral: a number of the next request that no trace has is refused, at its byte") {
+    for (const std::int64_t next : {std::int64_t{-2}, INT64_MIN, std::int64_t{0x7061727365642121}, INT64_MAX - 1}) {
+        std::vector<std::byte> bytes;
+        record(bytes, 1, 7, 200, INT64_MAX);
+        record(bytes, 1, 7, 200, next);
+        const auto read = lab::trace::try_parse_oracle_general(bytes, "t");
+        REQUIRE_FALSE(read);
+        CHECK(read.error().detail<FileLocation>()->offset == 40);
+        CHECK(read.error().message().find("no record of oracleGeneral") != std::string::npos);
+    }
+    const std::string_view text = "1,a,10\n2,b,20\n3,c,30\n4,";
+    CHECK_FALSE(lab::trace::try_parse_oracle_general(std::as_bytes(std::span{text}), "t"));
+}
+
+TEST_CASE("csv: what separates the columns is taken from the first line, or said") {
+    for (const char* text :
+         {"0 1 A 8371\n1 1 B 31\n2 1 A 8371\n", "0\t1\tA\t8371\n1\t1\tB\t31\n2\t1\tA\t8371\n",
+          "# of two days\n0;1;A;8371\n1;1;B;31\n2;1;A;8371\n", "t,x y,o,b\n0,1,A,8371\n1,1,B,31\n2,1 2,A,8371\n",
+          "# a, b\ntime kind object bytes\n 0   1 A  8371\n1  1 B  31 \n2 1 A 8371\n"}) {
+        CAPTURE(text);
+        const auto trace = lab::trace::try_parse_csv(text, "t", {.object = 3, .bytes = 4});
+        REQUIRE_MESSAGE(trace, trace.error().message());
+        CHECK(trace->bytes == std::vector<std::uint64_t>{8371, 31});
+        CHECK(ids(trace->accesses) == Ids{0, 1, 0});
+    }
+    // Blanks and tabs are one separator where that is said.
+    const auto said =
+        lab::trace::try_parse_csv("0 1\tA \t8371\n1 1 A,;B 8371\n", "t", {.object = 3, .bytes = 4, .separator = ' '});
+    CHECK(ids(said->accesses) == Ids{0, 1});
+    // Blanks inside of objects are none between columns.
+    const auto whole = [](std::string_view text, const lab::trace::CsvColumns& columns) {
+        const auto trace = lab::trace::try_parse_csv(text, "t", columns);
+        REQUIRE_MESSAGE(trace, trace.error().message());
+        return ids(trace->accesses);
+    };
+    CHECK(whole("a b\nc d\na b\na e\n", {.object = 1, .bytes = 0}) == Ids{0, 1, 0, 2});
+    CHECK(whole("a b\nc d\na b\na e\n", {.object = 1, .bytes = 0, .separator = ','}) == Ids{0, 1, 0, 2});
+    CHECK(whole("a b\nc d\na b\na e\n", {.object = 1, .bytes = 0, .separator = ' '}) == Ids{0, 1, 0, 0});
+    CHECK(whole("a b\nc b\na d\n", {.object = 2, .bytes = 0}) == Ids{0, 0, 1});
+    CHECK(lab::trace::try_parse_csv("a b\n", "t", {.object = 2, .bytes = 0, .separator = ','}).error().message() ==
+          "\"t\", line 1: found 1 columns, expected an object in column 2 and bytes in column 0");
+    const auto hint =
+        ", with commas, tabs or semicolons between, or blanks in a text without these; residency-lab cache --separator "
+        "says which";
+    for (const char* text : {"0 A\n", "0 A 1\n0 A,B 1\n", "day 1, 2\n0 A 1\n"}) {
+        const auto unclear = lab::trace::try_parse_csv(text, "t");
+        REQUIRE_FALSE(unclear);
+        CHECK(unclear.error().message().ends_with("an object in column 2 and bytes in column 3" + std::string{hint}));
+    }
+    CHECK_FALSE(lab::trace::try_parse_csv(std::string_view{"1,a\0,3\n", 8}, "t"));
 }
 
 TEST_CASE("csv without bytes: a first line without numbers before one with numbers is a heading") {
@@ -199,3 +254,73 @@ TEST_CASE("messages about traces hold nothing that a terminal would obey") {
     check(lab::trace::try_parse_route("", escape));
     check(lab::trace::try_parse_oracle_general(cut, escape));
 }
+
+namespace {
+
+/// The bytes of a .npy file.
+std::string npy(const std::string& header, const std::string& data, char version = 1) {
+    std::string bytes = "\x93NUMPY" + std::string{version, '\0'} + static_cast<char>(header.size()) + '\0';
+    if (version > 1) { bytes += std::string(2, '\0'); }
+    return bytes + header + data;
+}
+Result<lab::trace::Trace> parse_npy(const std::string& bytes) {
+    return lab::trace::try_parse_npy(std::as_bytes(std::span{bytes}), "t");
+}
+
+}  // namespace
+
+TEST_CASE("npy: a layer of a token is a step, an expert of a layer a storage") {
+    struct Case {
+        std::string type;
+        std::size_t item_bytes;
+    };
+    for (const auto& [type, item_bytes] : {Case{"|u1", 1}, Case{"|i1", 1}, Case{"<u2", 2}, Case{"<i2", 2},
+                                           Case{"<i4", 4}, Case{"<u4", 4}, Case{"<i8", 8}, Case{"<u8", 8}}) {
+        CAPTURE(type);
+        std::string data;
+        for (const char expert : {0, 3, 2, 1, 3, 0, 1, 1}) {  // 2 tokens, 2 layers, 2 chosen
+            data += expert + std::string(item_bytes - 1, '\0');
+        }
+        const std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (2, 2, 2), }    \n";
+        for (const char version : {1, 2, 3}) {
+            const auto trace = parse_npy(npy(header, data, version));
+            REQUIRE_MESSAGE(trace, trace.error().message());
+            CHECK(trace->bytes == std::vector<std::uint64_t>(8, 1));
+            CHECK(trace->groups == std::vector<std::uint32_t>{0, 0, 0, 0, 1, 1, 1, 1});
+            CHECK(trace->steps() == 4);
+            CHECK(ids(trace->accesses) == Ids{0, 3, 6, 5, 3, 0, 5});  // the last row has an expert twice
+        }
+        for (std::size_t bytes = 0; bytes < header.size() + 10 + data.size(); ++bytes) {
+            const auto cut = parse_npy(npy(header, data).substr(0, bytes));
+            REQUIRE_FALSE(cut);
+            CHECK(cut.error().kind() == ErrorKind::malformed);
+        }
+        CHECK_FALSE(parse_npy(npy(header, data + "x")));
+    }
+}
+
+TEST_CASE("npy: what is no array of a router's choices is refused") {
+    const auto refused = [](const std::string& type, const std::string& order, const std::string& shape,
+                            const std::string& data = "12345678") {
+        const auto trace =
+            parse_npy(npy("{'descr': " + type + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }", data));
+        return trace ? std::string{} : trace.error().message();
+    };
+    CHECK(refused("'|u1'", "False", "(2, 2, 2)").empty());
+    for (const std::string& text :
+         {refused("'<f4'", "False", "(1, 1, 2)"), refused("'>i4'", "False", "(1, 1, 2)"),
+          refused("'|O'", "False", "(1, 1, 1)"), refused("'|u1'", "True", "(2, 2, 2)"),
+          refused("'|u1'", "False", "(8,)"), refused("'|u1'", "False", "(2, 4)"), refused("'|u1'", "False", "()"),
+          refused("'|u1'", "False", "(2, 2, 2, 1)"), refused("'|u1'", "False", "(2, 2, -2)"),
+          refused("[('a', '|u1')]", "False", "(2, 2, 2)")}) {
+        CHECK(text.find("expected a NumPy array [tokens, layers, chosen] of integers") != std::string::npos);
+    }
+    CHECK(refused("'|u1'", "False", "(2, 2, 3)").find("found 8 bytes, expected 12") != std::string::npos);
+    CHECK(refused("'|u1'", "False", "(4294967296, 4294967296, 3)").find("fits in 64 bits") != std::string::npos);
+    CHECK(refused("'|u1'", "False", "(0, 2, 2)", "").find("extents above 0") != std::string::npos);
+    CHECK(refused("'|i1'", "False", "(1, 1, 2)", "\x01\xff").find("a number below 0") != std::string::npos);
+    CHECK(refused("'<u8'", "False", "(1, 1, 1)", std::string(8, '\xff')).find("expert 18446744073709551615") !=
+          std::string::npos);
+}
+
+}  // namespace trace_readers_test

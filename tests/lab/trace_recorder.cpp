@@ -11,6 +11,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 
+namespace trace_recorder_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 
@@ -48,3 +50,5 @@ TEST_CASE("a run is recorded by storages, tied weights once a step") {
     CHECK(accesses->steps() == 5);
     CHECK(accesses->next_use(StorageId{1}, 2) == 4);
 }
+
+}  // namespace trace_recorder_test

@@ -18,6 +18,8 @@
 #include "residency/evict/belady.hpp"
 #include "residency/evict/lru.hpp"
 
+namespace trace_replay_test {
+
 namespace {
 
 using namespace residency;
@@ -153,3 +155,5 @@ TEST_CASE("by steps: Belady misses what the naive cache misses where sizes are e
         CHECK(counts->misses <= recent->misses);
     }
 }
+
+}  // namespace trace_replay_test

@@ -17,6 +17,8 @@
 
 #include "residency/model/catalog_builder.hpp"
 
+namespace catalog_test {
+
 using namespace residency;
 
 static_assert(std::regular<Catalog>);
@@ -209,3 +211,5 @@ TEST_CASE("the throwing forms throw what the others return") {
     CHECK_THROWS_AS(static_cast<void>(builder.build()), InvalidArgument);
 }
 #endif
+
+}  // namespace catalog_test

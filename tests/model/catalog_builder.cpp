@@ -15,14 +15,17 @@
 #include <utility>
 #include <vector>
 
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/quoted.hpp"
+
+namespace catalog_builder_test {
 
 using namespace residency;
 
 namespace {
 
 std::string error_of(CatalogBuilder& builder) {
-    const auto built = builder.try_build();
+    const auto built = std::exchange(builder, {}).try_build();  // the builder keeps its error
     return built ? "no error" : built.error().message();
 }
 bool contains(const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; }
@@ -49,17 +52,23 @@ TEST_CASE("weights and storages get dense ids in the order of the calls") {
     CHECK(catalog->total_bytes() == 167);
 }
 
-TEST_CASE("the builder is empty after a build and can be used again") {
+TEST_CASE("the builder keeps what was added, and the first error") {
     CatalogBuilder builder;
     builder.add("a", dtype::f32, {1});
-    CHECK(builder.try_build()->weights().size() == 1);
-    CHECK(builder.try_build()->weights().empty());
+    const auto first = builder.try_build();
+    REQUIRE(first);
+    const auto again = builder.try_build();
+    REQUIRE(again);
+    CHECK(again->hash() == first->hash());
+    CHECK(again->find("a") == first->find("a"));
+    builder.add("b", dtype::f32, {1});
+    CHECK(builder.try_build()->weights().size() == 2);
+    CHECK(first->weights().size() == 1);
     builder.add("", dtype::f32, {1});
     CHECK_FALSE(builder.status().has_value());
     CHECK_FALSE(builder.try_build().has_value());
-    CHECK(builder.status().has_value());
-    builder.add("a", dtype::f32, {1});
-    CHECK(builder.try_build().has_value());
+    builder.add("c", dtype::f32, {1});
+    CHECK_FALSE(builder.try_build().has_value());
 }
 
 TEST_CASE("room reserved, too much or too little, changes nothing") {
@@ -170,7 +179,7 @@ TEST_CASE("storages are checked") {
         for (const std::uint64_t alignment : {std::uint64_t{0}, std::uint64_t{3}, std::uint64_t{4} << 20}) {
             CatalogBuilder builder;
             CHECK(builder.add_storage(1, {.alignment_bytes = alignment}) == no_storage);
-            CHECK(contains(error_of(builder), "storage 0: an alignment of " + std::to_string(alignment)));
+            CHECK(contains(error_of(builder), "storage 0: an alignment of " + residency::detail::in_bytes(alignment)));
         }
         CatalogBuilder builder;
         builder.add_storage(1, {.alignment_bytes = std::uint64_t{2} << 20});
@@ -238,7 +247,7 @@ TEST_CASE("names take 1 to 65535 bytes") {
     CHECK(catalog->find(std::string_view{"nul\0inside", 10}).has_value());
     CHECK_FALSE(catalog->find("nul").has_value());
     builder.add(std::string(CatalogBuilder::max_name_bytes + 1, 'x'), dtype::u8, {1});
-    CHECK(contains(error_of(builder), "a name takes 1 to 65535 bytes, this one has 65536"));
+    CHECK(contains(error_of(builder), "a name takes 1 to 65,535 bytes (64 KiB), this one has 65536"));
     builder.add("", dtype::u8, {1});
     CHECK(contains(error_of(builder), "this one has 0"));
 }
@@ -330,8 +339,8 @@ TEST_CASE("bytes given to add must be those of the shape") {
     const auto catalog = builder.try_build();
     REQUIRE(catalog);
     CHECK(catalog->host_bytes(catalog->storage_of(id)) == bytes.data());
-    builder.add("w", dtype::f32, {4}, bytes);
-    CHECK(error_of(builder) == "weight \"w\": f32[4] takes 16 bytes, 12 were given");
+    builder.add("v", dtype::f32, {4}, bytes);
+    CHECK(error_of(builder) == "weight \"v\": f32[4] takes 16 bytes, 12 were given");
 }
 
 TEST_CASE("a fused tensor splits into storages of their own over the same bytes") {
@@ -459,3 +468,5 @@ TEST_CASE("a hundred thousand weights") {
     CHECK(catalog->weights().size() == count);
     CHECK(catalog->find("model.layers.99999.weight") == WeightId{count - 1});
 }
+
+}  // namespace catalog_builder_test

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+namespace checked_test {
+
 using namespace residency::detail;
 
 static_assert(checked_add(UINT64_MAX - 1, 1) == UINT64_MAX);
@@ -26,3 +28,5 @@ TEST_CASE("a range lies inside a whole, or does not, without overflow") {
     CHECK_FALSE(lies_inside(2, UINT64_MAX, 10));
     CHECK(lies_inside(0, UINT64_MAX, UINT64_MAX));
 }
+
+}  // namespace checked_test

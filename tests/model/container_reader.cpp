@@ -20,6 +20,8 @@
 #include "residency/model/ids.hpp"
 #include "tests/support/sealed.hpp"
 
+namespace container_reader_test {
+
 using namespace residency;
 
 namespace {
@@ -155,6 +157,8 @@ TEST_CASE("C7: every prefix, every extension and every changed byte is refused")
         REQUIRE_FALSE(opened.has_value());
         REQUIRE(opened.error().detail<FileLocation>() != nullptr);
         CHECK(opened.error().detail<FileLocation>()->offset <= size);
+        CHECK(opened.error().message().find("it is cut off: copy or make it again: found " + std::to_string(size) +
+                                            " bytes, expected ") != std::string::npos);
     }
     for (std::size_t more = 1; more <= 16; ++more) {
         auto longer = good;
@@ -290,3 +294,5 @@ TEST_CASE("random damage under a right checksum never reads outside the bytes") 
     }
     CHECK(opened_count > 100);
 }
+
+}  // namespace container_reader_test

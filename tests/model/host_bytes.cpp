@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+namespace host_bytes_test {
+
 using residency::HostBytes;
 using residency::HostMemory;
 
@@ -84,3 +86,5 @@ TEST_CASE("an allocation that the host cannot make is an error with the size") {
     REQUIRE(refused.error().detail<residency::DeviceFailure>() != nullptr);
     CHECK(refused.error().detail<residency::DeviceFailure>()->bytes == UINT64_MAX);
 }
+
+}  // namespace host_bytes_test

@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+namespace name_index_test {
+
 using namespace residency;
 
 namespace {
@@ -113,3 +115,5 @@ TEST_CASE("no name is nearer than the nearest, and none is named that is further
         if (found != "none") { REQUIRE(distance(wanted, found) == least); }
     }
 }
+
+}  // namespace name_index_test

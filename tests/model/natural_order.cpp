@@ -16,6 +16,8 @@
 
 #include "residency/model/catalog_builder.hpp"
 
+namespace natural_order_test {
+
 using namespace residency;
 
 namespace {
@@ -124,3 +126,5 @@ TEST_CASE("the order has each storage once, whatever the names") {
         for (std::uint32_t i = 0; i < order.size(); ++i) { REQUIRE(order[i] == StorageId{i}); }
     }
 }
+
+}  // namespace natural_order_test

@@ -19,6 +19,8 @@
 #include "residency/model/schedule_builder.hpp"
 #include "tests/model/sample_schedule.hpp"
 
+namespace schedule_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 
@@ -146,3 +148,5 @@ TEST_CASE("the throwing form of the builder throws what the other returns") {
     CHECK_THROWS_AS(static_cast<void>(ScheduleBuilder{model()}.build()), InvalidArgument);
 }
 #endif
+
+}  // namespace schedule_test

@@ -13,6 +13,8 @@
 
 #include "residency/model/catalog_builder.hpp"
 
+namespace schedule_builder_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 
@@ -61,6 +63,25 @@ TEST_CASE("steps are declared by ids, by names, and by ranges of them") {
     CHECK(schedule->is_cyclic());
 }
 
+TEST_CASE("a step without weights takes a time") {
+    CHECK(ScheduleBuilder{model()}
+              .step({"a"})
+              .step(std::span<const WeightId>{}, std::nullopt, "x")
+              .try_build()
+              .error()
+              .message() ==
+          "step 1 (\"x\"): it has no weights and no time; leave it out, or give what it reads or takes");
+    // What an earlier step keeps alive is there.
+    CHECK(
+        ScheduleBuilder{model()}.step({"a"}).live_until(WeightId{0}, 1).step(std::span<const WeightId>{}).try_build());
+    const Schedule schedule =
+        *ScheduleBuilder{model()}.step({"a"}, 1ns).step(std::span<const WeightId>{}, 2ns).try_build();
+    CHECK(schedule.try_with_compute({std::nullopt, 3ns}));
+    CHECK(schedule.try_with_compute({1ns, std::nullopt}).error().message() ==
+          "step 1: it has no weights, so give the time that it takes");
+    CHECK(Schedule::try_recorded(model(), {{{WeightId{0}}, {}, {}}, {{}, {}, {}}, {{}, 1ns, {}}})->size() == 2);
+}
+
 TEST_CASE("a weight named twice in a step counts once, and tied weights are one storage") {
     const auto schedule = ScheduleBuilder{model()}
                               .step({"a", "b", "a"})
@@ -106,23 +127,23 @@ TEST_CASE("C2: what the catalog lacks is refused, naming it and the step") {
     }
 }
 
-TEST_CASE("the builder starts afresh after a build and after an error") {
+TEST_CASE("the builder keeps its steps, and the first error") {
     ScheduleBuilder builder{model()};
-    const auto first = builder.step({"a"}).step({"b"}).try_build();
+    const auto first = builder.step({"a"}).live_until(WeightId{0}, 1).step({"b"}).try_build();
     REQUIRE(first);
-    CHECK_FALSE(builder.step({"x"}).try_build().has_value());
-    const auto second = builder.step({"a"}).step({"b"}).try_build();
-    REQUIRE(second);
-    CHECK(*first == *second);
-}
-
-TEST_CASE("a step that failed leaves nothing behind") {
-    ScheduleBuilder builder{model()};
-    CHECK_FALSE(builder.step({"a", "x"}).try_build().has_value());
-    const auto schedule = builder.step({"a"}).try_build();
-    REQUIRE(schedule);
-    CHECK(schedule->size() == 1);
-    CHECK((*schedule)[0].weights.size() == 1);
+    const auto again = builder.try_build();
+    REQUIRE(again);
+    CHECK(*again == *first);
+    CHECK(builder.try_build(Cycle::one_shot)->cycle() == Cycle::one_shot);
+    const auto longer = builder.step({"c"}).try_build();
+    REQUIRE(longer);
+    CHECK(longer->size() == 3);
+    CHECK(first->size() == 2);
+    const auto refused = builder.step({"x"}).try_build();
+    REQUIRE_FALSE(refused);
+    const auto refused_again = builder.step({"a"}).try_build();
+    REQUIRE_FALSE(refused_again);
+    CHECK(refused_again.error().message() == refused.error().message());
 }
 
 TEST_CASE("a weight of a step is live until a later one") {
@@ -158,5 +179,7 @@ TEST_CASE("a weight of a step is live until a later one") {
           "live_until: \"b\" is live until step 2 of a schedule of 2 steps");
     CHECK(refused([&](ScheduleBuilder& of) { of.live_until(WeightId{9}, 2); }) ==
           "live_until: the catalog of 4 weights has no weight 9");
-    CHECK(builder.step({b}).try_build()->size() == 1);  // nothing of an earlier schedule is live
+    CHECK(*builder.try_build() == *schedule);
 }
+
+}  // namespace schedule_builder_test

@@ -21,6 +21,8 @@
 #include "tests/support/sealed.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+namespace schedule_file_test {
+
 using namespace residency;
 using namespace std::chrono_literals;
 
@@ -38,8 +40,8 @@ struct Raw {
     std::vector<std::uint64_t> name_offsets{0, 1, 2};
     std::string names = "ab";
 
-    [[nodiscard]] std::vector<std::byte> bytes(std::uint64_t catalog_hash) const {
-        ContainerWriter writer{ContainerKind::schedule, 1, catalog_hash};
+    [[nodiscard]] std::vector<std::byte> bytes(const Catalog& catalog) const {
+        ContainerWriter writer{ContainerKind::schedule, 2, catalog.hash()};
         SectionWriter& head = writer.section(section_tag("HEAD"));
         head.u32(cycle);
         head.u32(steps);
@@ -50,6 +52,9 @@ struct Raw {
         SectionWriter& text = writer.section(section_tag("NAME"));
         text.array(name_offsets);
         text.text(names);
+        SectionWriter& outline = writer.section(section_tag("CTLG"));
+        outline.array(catalog.outline()->names);
+        outline.array(catalog.outline()->rest);
         return writer.finish();
     }
 };
@@ -59,7 +64,7 @@ struct Raw {
 TEST_CASE("a saved schedule loads equal, from bytes and from a file") {
     const Catalog catalog = model();
     const Schedule schedules[] = {sample(catalog), *ScheduleBuilder{catalog}.step({"head"}).try_build(Cycle::one_shot),
-                                  *ScheduleBuilder{catalog}.step(std::span<const WeightId>{}).try_build()};
+                                  *ScheduleBuilder{catalog}.step(std::span<const WeightId>{}, 1ms).try_build()};
     for (const Schedule& schedule : schedules) {
         const auto loaded = try_load_schedule(save(schedule), catalog);
         REQUIRE(loaded);
@@ -73,8 +78,12 @@ TEST_CASE("a saved schedule loads equal, from bytes and from a file") {
     const std::string path = folder.path("model.schedule");
     REQUIRE(try_save_file(schedules[0], path).has_value());
     CHECK(*try_load_schedule_file(path, catalog) == schedules[0]);
-    CHECK(try_load_schedule_file(folder.path("absent"), catalog).error().kind() == ErrorKind::io);
-    CHECK(try_save_file(schedules[0], folder.path("no/folder")).error().kind() == ErrorKind::io);
+    const auto absent = try_load_schedule_file(folder.path("absent"), catalog);
+    CHECK(absent.error().kind() == ErrorKind::io);
+    CHECK(absent.error().message().ends_with("cannot be opened: No such file or directory"));
+    const auto unwritten = try_save_file(schedules[0], folder.path("no/folder"));
+    CHECK(unwritten.error().kind() == ErrorKind::io);
+    CHECK(unwritten.error().message().ends_with("cannot be opened for writing: No such file or directory"));
 }
 
 TEST_CASE("C2: a schedule saved for another catalog is refused, one with other sources and placements is not") {
@@ -82,13 +91,47 @@ TEST_CASE("C2: a schedule saved for another catalog is refused, one with other s
     const auto bytes = save(sample(catalog));
     const std::array<std::string_view, 1> names{"embed"};
     CHECK(try_load_schedule(bytes, *catalog.try_with_placement(names, Placement::host)).has_value());
-    CatalogBuilder other = parts();
-    other.add("more", dtype::u8, {1});
-    const auto refused = try_load_schedule(bytes, *other.try_build());
-    REQUIRE_FALSE(refused.has_value());
-    CHECK(refused.error().kind() == ErrorKind::mismatch);
-    CHECK(refused.error().message().find("made for the catalog with hash " + std::to_string(catalog.hash())) !=
-          std::string::npos);
+    CatalogBuilder longer = parts();
+    longer.add("more", dtype::u8, {1});
+    CatalogBuilder shorter;
+    shorter.add("embed", dtype::u8, {100});
+    CatalogBuilder wider = parts();
+    wider.add_storage(1);
+    CatalogBuilder renamed, resized, moved;
+    for (CatalogBuilder* other : {&renamed, &resized, &moved}) {
+        if (other == &moved) { other->add("first", dtype::u8, {1}); }
+        other->add("embed", dtype::u8, {100});
+        other->add(other == &renamed ? "block.0" : "layer.0", dtype::u8, {other == &resized ? 31U : 30U});
+    }
+    const auto said = [&](CatalogBuilder& other) {
+        const auto refused = try_load_schedule(bytes, *other.try_build());
+        REQUIRE_FALSE(refused.has_value());
+        CHECK(refused.error().kind() == ErrorKind::mismatch);
+        return refused.error().message();
+    };
+    const std::string start = "schedule: the schedule was saved for another catalog: that one has 6 weights, this one ";
+    CHECK(said(longer) == start + "7; that one lacks \"more\"");
+    CHECK(said(shorter) == start + "1; those of this one are its first");
+    CHECK(said(wider) == start + "6; their storages differ");
+    CHECK(said(renamed) == start + "2; that one lacks \"block.0\"");
+    CHECK(said(resized) == start + "2; \"layer.0\" has another type, shape or storage there");
+    CHECK(said(moved) == start + "3; that one lacks \"first\"");
+    CatalogBuilder swapped;
+    swapped.add("layer.0", dtype::u8, {30});
+    CHECK(said(swapped) == start + "1; \"layer.0\", weight 0 of this one, is weight 1 of that one");
+}
+
+TEST_CASE("a file that is no schedule is named as such") {
+    const auto said = [](std::span<const std::byte> bytes) {
+        return try_load_schedule(bytes, model(), "\"a.json\"").error().message();
+    };
+    const std::string text(100, '{');
+    CHECK(said(std::as_bytes(std::span{text})) ==
+          "\"a.json\" at byte 0: found other bytes, expected a file that Residency saved (schedule, plan, trace, "
+          "program): this is none");
+    const auto earlier = ContainerWriter{ContainerKind::schedule, 1, 0}.finish();
+    CHECK(said(earlier) ==
+          "\"a.json\": a schedule that an earlier version of the library saved, in version 1; save it again");
 }
 
 TEST_CASE("C7: every prefix and every changed byte of a saved schedule is refused") {
@@ -153,7 +196,7 @@ TEST_CASE("C7: damage under a right checksum is refused, or loads as a valid sch
 
 TEST_CASE("C7: each rule of the contents is checked, with the place") {
     const Catalog catalog = model();
-    REQUIRE(try_load_schedule(Raw{}.bytes(catalog.hash()), catalog).has_value());
+    REQUIRE(try_load_schedule(Raw{}.bytes(catalog), catalog).has_value());
     struct Row {
         std::string what;
         Raw raw;
@@ -179,7 +222,7 @@ TEST_CASE("C7: each rule of the contents is checked, with the place") {
     };
     for (const Row& row : rows) {
         CAPTURE(row.what);
-        const auto loaded = try_load_schedule(row.raw.bytes(catalog.hash()), catalog, "raw");
+        const auto loaded = try_load_schedule(row.raw.bytes(catalog), catalog, "raw");
         REQUIRE_FALSE(loaded.has_value());
         CHECK(loaded.error().kind() == ErrorKind::malformed);
         REQUIRE(loaded.error().detail<FileLocation>() != nullptr);
@@ -190,8 +233,8 @@ TEST_CASE("C7: each rule of the contents is checked, with the place") {
     const auto plan = ContainerWriter{ContainerKind::plan, 1, catalog.hash()}.finish();
     CHECK(try_load_schedule(plan, catalog).error().message().find("found a plan, expected a schedule") !=
           std::string::npos);
-    const auto bare = ContainerWriter{ContainerKind::schedule, 1, catalog.hash()}.finish();
-    CHECK(try_load_schedule(bare, catalog).error().message().find("found no section HEAD") != std::string::npos);
+    const auto bare = ContainerWriter{ContainerKind::schedule, 2, catalog.hash()}.finish();
+    CHECK(try_load_schedule(bare, catalog).error().message().find("found no section CTLG") != std::string::npos);
 }
 
 #if RESIDENCY_EXCEPTIONS
@@ -204,3 +247,5 @@ TEST_CASE("the throwing forms throw what the others return") {
     CHECK_THROWS_AS(static_cast<void>(load_schedule_file("/no/such/file", catalog)), IoError);
 }
 #endif
+
+}  // namespace schedule_file_test

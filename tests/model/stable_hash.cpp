@@ -8,6 +8,8 @@
 #include <array>
 #include <cstddef>
 
+namespace stable_hash_test {
+
 using residency::StableHash;
 
 TEST_CASE("the published values of FNV-1a") {
@@ -32,3 +34,5 @@ TEST_CASE("integers enter as little-endian bytes, texts with their length") {
     parts.text("hi");
     CHECK(whole.value() == parts.value());
 }
+
+}  // namespace stable_hash_test

@@ -12,6 +12,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 
+namespace use_order_test {
+
 using namespace residency;
 
 namespace {
@@ -158,3 +160,5 @@ TEST_CASE("random orders agree with a walk") {
         }
     }
 }
+
+}  // namespace use_order_test

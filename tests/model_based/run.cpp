@@ -160,7 +160,8 @@ private:
             for (const auto& step : scenario_.schedules[s]) {
                 std::vector<WeightId> ids;
                 for (const auto weight : step) { ids.push_back(WeightId{weight}); }
-                steps.step(ids);
+                using Compute = residency::ScheduleBuilder::Compute;
+                steps.step(ids, ids.empty() ? Compute{std::chrono::microseconds{1}} : std::nullopt);
             }
             auto built = steps.try_build(scenario_.one_shot ? residency::Cycle::one_shot : residency::Cycle::cyclic);
             if (!expect(built, "the schedule")) { return false; }

@@ -27,6 +27,8 @@
 #include <glpk.h>
 #endif
 
+namespace bound_test {
+
 namespace plan = residency::plan;
 namespace packed = residency::packed;
 using packed::UnpackProblem;
@@ -580,3 +582,5 @@ TEST_CASE("the rows of a program come one after the other") {
     CHECK(program.is_impossible());
     CHECK(program.proven() <= 7.0 / 3 + 2 * 11.0 / 3 + 1e-9);
 }
+
+}  // namespace bound_test

@@ -15,6 +15,8 @@
 #include "residency/packed/layout.hpp"
 #include "residency/plan/planner.hpp"
 
+namespace check_test {
+
 using namespace residency::packed;
 namespace plan = residency::plan;
 
@@ -185,3 +187,5 @@ TEST_CASE("every mistake of a packed plan is found") {
     says("not in the order",
          [&](Made& bad) { std::swap(bad.choice.unpackings.front(), bad.choice.unpackings.back()); });
 }
+
+}  // namespace check_test

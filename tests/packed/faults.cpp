@@ -17,6 +17,8 @@
 
 #include "tests/packed/support.hpp"
 
+namespace faults_test {
+
 using namespace packed_tests;
 using residency::Budget;
 using residency::ErrorKind;
@@ -378,3 +380,5 @@ TEST_CASE("10,000 mutations of packed bytes in host memory: right bytes, or thos
     expect_no_reports(device);
     must(device.destroy_stream(stream));
 }
+
+}  // namespace faults_test

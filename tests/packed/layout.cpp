@@ -13,6 +13,8 @@
 #include "residency/plan/floor.hpp"
 #include "residency/plan/planner.hpp"
 
+namespace layout_test {
+
 using residency::ErrorKind;
 using namespace residency::packed;
 namespace plan = residency::plan;
@@ -190,3 +192,5 @@ TEST_CASE("many steps, and one step of many storages") {
     const auto one = choose_unpacked(wide, unpack_floor(wide).value(), {});
     REQUIRE(one);
 }
+
+}  // namespace layout_test

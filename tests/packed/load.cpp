@@ -26,6 +26,8 @@
 #include "tests/packed/support.hpp"
 #include "tests/support/files.hpp"
 
+namespace load_test {
+
 using namespace packed_tests;
 using residency::ErrorKind;
 namespace format = residency::format;
@@ -330,3 +332,5 @@ TEST_CASE("10,000 mutations of a packed file: it is refused, or loaded, and then
     CHECK(loaded > 500);
     CHECK(device.leaks().empty());
 }
+
+}  // namespace load_test

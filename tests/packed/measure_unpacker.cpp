@@ -10,6 +10,8 @@
 
 #include "tests/packed/support.hpp"
 
+namespace measure_unpacker_test {
+
 using namespace packed_tests;
 
 namespace {
@@ -58,3 +60,5 @@ TEST_CASE("where there is nothing to measure, or no room, an unpacker has the de
         CHECK(rate.launch_seconds == usual.launch_seconds);
     }
 }
+
+}  // namespace measure_unpacker_test

@@ -19,6 +19,8 @@
 #include "residency/packed/pinned_memory.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace memory_ahead_test {
+
 namespace {
 
 using residency::conformance::must;
@@ -112,3 +114,5 @@ TEST_CASE("memory that the device cannot pin: memory of its own takes the bytes"
         CHECK(std::ranges::all_of(memory.writable, [](std::byte byte) { return byte == std::byte{9}; }));
     }
 }
+
+}  // namespace memory_ahead_test

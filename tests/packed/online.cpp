@@ -20,6 +20,8 @@
 
 #include "tests/packed/support.hpp"
 
+namespace online_test {
+
 using namespace packed_tests;
 using residency::Budget;
 using residency::ErrorKind;
@@ -697,3 +699,5 @@ TEST_CASE("PackedExperts: random programs with failures lose nothing, leave noth
 }
 
 TEST_CASE("a stream-ordered pool of packed storages: random programs with failures") { run_programs<Cached>(); }
+
+}  // namespace online_test

@@ -23,6 +23,8 @@
 #include "tests/packed/support.hpp"
 #include "tests/support/files.hpp"
 
+namespace pack_test {
+
 using namespace packed_tests;
 using residency::ErrorKind;
 using CallKind = Device::CallKind;
@@ -390,3 +392,5 @@ TEST_CASE("packed from a file on the device, and streamed to the same bytes") {
     expect_no_reports(device);
     must(device.destroy_stream(stream));
 }
+
+}  // namespace pack_test

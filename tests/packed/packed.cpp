@@ -14,6 +14,8 @@
 #include "residency/interop/check_readable.hpp"
 #include "tests/packed/support.hpp"
 
+namespace packed_test {
+
 using namespace packed_tests;
 using residency::Budget;
 using residency::ErrorKind;
@@ -314,7 +316,7 @@ TEST_CASE("what cannot be is refused, and says what to do") {
     CHECK(small.error().kind() == ErrorKind::budget);
     CAPTURE(small.error().message());
     CHECK(says(small.error(), "is below the smallest that works"));
-    CHECK(says(small.error(), "step 12 needs 144000 bytes at once"));
+    CHECK(says(small.error(), "step 12 needs 144,000 bytes (140.6 KiB) at once"));
     CHECK(says(small.error(), "with its packed bytes"));
 
     const Stream stream = must(device.create_stream());
@@ -335,3 +337,5 @@ TEST_CASE("what cannot be is refused, and says what to do") {
     expect_no_reports(device);
     must(device.destroy_stream(stream));
 }
+
+}  // namespace packed_test

@@ -9,7 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "residency/model/in_bytes.hpp"
 #include "residency/plan/planner.hpp"
+
+namespace advice_test {
 
 using namespace residency::plan;
 using residency::ErrorKind;
@@ -59,7 +62,7 @@ TEST_CASE("C25: below the floor, and at it") {
     REQUIRE(below);
     CHECK(below->verdict == Verdict::impossible);
     CHECK(below->floor_bytes == 4 * chunk);
-    CHECK(contains(below->text, std::to_string(4 * chunk)));
+    CHECK(contains(below->text, residency::detail::in_bytes(4 * chunk)));
     CHECK_FALSE(below->will_not_help());
     problem.budget_bytes = 0;
     const auto floor = advise(problem);
@@ -156,3 +159,5 @@ TEST_CASE("what is malformed is refused") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace advice_test

@@ -19,6 +19,8 @@
 #include <glpk.h>
 #endif
 
+namespace bounds_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 
@@ -469,3 +471,5 @@ TEST_CASE("pinned storages take their room, and those that no step reads take no
         CHECK(plan::exact_bound(problem, 350) == doctest::Approx(3));
     }
 }
+
+}  // namespace bounds_test

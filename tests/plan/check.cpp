@@ -7,6 +7,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace check_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 using residency::testing::random_problem;
@@ -220,3 +222,5 @@ TEST_CASE("a plan is refused for another problem") {
     other.cyclic = false;
     CHECK_FALSE(plan::check(plan::Plan{data}, other).has_value());
 }
+
+}  // namespace check_test

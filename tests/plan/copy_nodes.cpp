@@ -16,6 +16,8 @@
 #include "residency/plan/tuning.hpp"
 #include "tests/support/planning.hpp"
 
+namespace copy_nodes_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 using residency::testing::random_problem;
@@ -189,3 +191,5 @@ TEST_CASE("copy nodes: where nodes cost most, a captured plan has the order of h
     REQUIRE(other.has_value());
     CHECK(made->predicted_seconds() < 0.9 * seconds_of(other->data(), problem, options));
 }
+
+}  // namespace copy_nodes_test

@@ -13,6 +13,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace first_pass_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 
@@ -130,3 +132,5 @@ TEST_CASE("nothing to order: everything resident, one pass only, or step times o
     REQUIRE(once);
     CHECK(order_of(*once, problem, std::vector<bool>(8)).empty());
 }
+
+}  // namespace first_pass_test

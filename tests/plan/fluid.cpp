@@ -12,6 +12,8 @@
 #include "residency/plan/single_use_bound.hpp"
 #include "tests/support/planning.hpp"
 
+namespace fluid_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 
@@ -137,3 +139,5 @@ TEST_CASE("the best ring of a search comes to the bound") {
     CHECK(cases >= 60);
     CHECK(met >= cases * 9 / 10);
 }
+
+}  // namespace fluid_test

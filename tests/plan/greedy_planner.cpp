@@ -12,6 +12,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace greedy_planner_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 using residency::testing::total_bytes;
@@ -105,3 +107,5 @@ TEST_CASE("below the floor there is no assignment") {
     CHECK(plan::GreedyPlanner{problem, image, floor}.run({}, assignment));
     CHECK_FALSE(plan::GreedyPlanner{problem, image, floor - 1}.run({}, assignment));
 }
+
+}  // namespace greedy_planner_test

@@ -15,6 +15,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace image_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 using residency::testing::random_problem;
@@ -124,14 +126,14 @@ TEST_CASE("what no step reads raises no floor, takes no room and is in no copy")
         const auto refused = plan::make_plan(problem);
         REQUIRE_FALSE(refused.has_value());
         CHECK(refused.error().message() ==
-              "budget of 2097152 bytes is below the floor of 4194304 bytes, which step 0 sets");
+              "budget of 2,097,152 bytes (2 MiB) is below the floor of 4,194,304 bytes (4 MiB), which step 0 sets");
         problem.pinned = {8};
         const auto pinned = plan::make_plan(problem);
         REQUIRE_FALSE(pinned.has_value());
-        CHECK(
-            pinned.error().message() ==
-            "budget of 2097152 bytes is below the floor of 46137344 bytes, which step 0 sets, beside 41943040 that are "
-            "pinned");
+        CHECK(pinned.error().message() ==
+              "budget of 2,097,152 bytes (2 MiB) is below the floor of 46,137,344 bytes (44 MiB), which step 0 sets, "
+              "beside 41,943,040 bytes (40 MiB) that are "
+              "pinned");
     }
 }
 
@@ -274,3 +276,5 @@ TEST_CASE("the packed layout has no gaps, so that what is read at steps apart fi
     REQUIRE(ends.has_value());
     CHECK(ends->everything_bytes == 25 * 4096);
 }
+
+}  // namespace image_test

@@ -12,6 +12,8 @@
 #include "residency/plan/ring_assignment.hpp"
 #include "tests/support/planning.hpp"
 
+namespace interval_ring_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 using residency::testing::random_problem;
@@ -90,3 +92,5 @@ TEST_CASE("a pass begins with the slots that the one before left first") {
     CHECK(assignment.moves[2].wait == plan::Wait{0, 0});
     CHECK(assignment.moves[3].wait == plan::Wait{1, 0});
 }
+
+}  // namespace interval_ring_test

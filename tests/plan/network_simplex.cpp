@@ -6,6 +6,8 @@
 
 #include "tests/support/planning.hpp"
 
+namespace network_simplex_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 
@@ -118,3 +120,5 @@ TEST_CASE("the network simplex method finds the least cost, again after the cost
     }
     CHECK(possible > 100);
 }
+
+}  // namespace network_simplex_test

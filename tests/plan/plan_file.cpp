@@ -7,6 +7,8 @@
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 
+namespace plan_file_test {
+
 namespace plan = residency::plan;
 using residency::ErrorKind;
 using residency::testing::Dice;
@@ -105,3 +107,5 @@ TEST_CASE("a plan that is well written and does not hold together is refused") {
     CHECK(kind([](plan::PlanData& d) { d.step_calls.back() += 1; }) == ErrorKind::malformed);
     CHECK(kind([](plan::PlanData& d) { d.storage_offsets.clear(); }) == ErrorKind::malformed);
 }
+
+}  // namespace plan_file_test

@@ -15,6 +15,8 @@
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace planner_test {
+
 namespace campaign = residency::campaign;
 namespace plan = residency::plan;
 using residency::ErrorKind;
@@ -505,3 +507,5 @@ TEST_CASE("a plan that follows another one holds under any timing, is as fast, a
     CHECK(streams > random_cases(60));
     CHECK(fresh_near - least <= (fresh_alone - least) / 2);
 }
+
+}  // namespace planner_test

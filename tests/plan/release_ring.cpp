@@ -21,6 +21,8 @@
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace release_ring_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 using residency::testing::Replay;
@@ -209,3 +211,5 @@ TEST_CASE("what cannot be is said to be impossible") {
     CHECK(!is_possible({10, 3, 10, 10, 0, 0}));  // less than the deficit
     CHECK(!is_possible({10, 0, 10, 9, 0, 9}));   // a ring of 3 for a step of 10
 }
+
+}  // namespace release_ring_test

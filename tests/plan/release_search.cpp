@@ -17,6 +17,8 @@
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace release_search_test {
+
 namespace campaign = residency::campaign;
 namespace plan = residency::plan;
 using support::random_cases;
@@ -178,3 +180,5 @@ TEST_CASE("a search ends at its bound, and is the same twice") {
     CHECK(one.solution().candidate.streamed_per_step == two.solution().candidate.streamed_per_step);
     CHECK(one.work() == two.work());
 }
+
+}  // namespace release_search_test

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+namespace ring_assignment_test {
+
 namespace plan = residency::plan;
 
 namespace {
@@ -133,3 +135,5 @@ TEST_CASE("a copy leaves out what lies between storages") {
     CHECK(data.copies[0].image_end == 1000);
     CHECK(data.bytes_per_pass == 1000 + chunk);  // chunk 1, alone on slot 1, stays
 }
+
+}  // namespace ring_assignment_test

@@ -18,6 +18,8 @@
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace slot_search_test {
+
 namespace campaign = residency::campaign;
 namespace plan = residency::plan;
 using residency::testing::Dice;
@@ -121,3 +123,5 @@ TEST_CASE("slots of no use: too many of them, or none for a chunk") {
     search.search();
     CHECK(search.seconds() == plan::RingEvaluator::impossible);
 }
+
+}  // namespace slot_search_test

@@ -16,6 +16,8 @@
 #include "residency/plan/tuning.hpp"
 #include "tests/support/planning.hpp"
 
+namespace step_ranges_test {
+
 namespace plan = residency::plan;
 using residency::StepRange;
 using residency::testing::Dice;
@@ -125,3 +127,5 @@ TEST_CASE("steps that nothing is streamed for join their neighbours") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace step_ranges_test

@@ -8,6 +8,8 @@
 
 #include "tests/support/planning.hpp"
 
+namespace timeline_test {
+
 namespace plan = residency::plan;
 using plan::Timeline;
 using residency::testing::Dice;
@@ -113,3 +115,5 @@ TEST_CASE("without calls a pass takes its compute time") {
     CHECK(solver.period(line, 1e-12) == doctest::Approx(6));
     CHECK(solver.once(line) == doctest::Approx(6));
 }
+
+}  // namespace timeline_test

@@ -14,6 +14,8 @@
 #include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
 
+namespace token_ring_test {
+
 namespace plan = residency::plan;
 using residency::testing::Dice;
 using residency::testing::total_bytes;
@@ -151,3 +153,5 @@ TEST_CASE("the search ends near its target, with less work") {
     CHECK(aimed.search().seconds() <= best * 1.012);
     CHECK(aimed.work() < free.work());
 }
+
+}  // namespace token_ring_test

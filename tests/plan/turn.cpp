@@ -17,6 +17,8 @@
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace turn_test {
+
 namespace plan = residency::plan;
 using residency::testing::copied_of;
 using residency::testing::Dice;
@@ -107,7 +109,8 @@ TEST_CASE("a budget below the floor of a turned pass names a step of the pass") 
     problem.budget_bytes = 19 * g;
     const auto made = plan::make_plan(problem);
     REQUIRE_FALSE(made.has_value());
-    CHECK(made.error().message() == "budget of 77824 bytes is below the floor of 81920 bytes, which step 3 sets");
+    CHECK(made.error().message() ==
+          "budget of 77,824 bytes (76 KiB) is below the floor of 81,920 bytes (80 KiB), which step 3 sets");
     const auto floor = plan::chunk_floor(problem);
     REQUIRE(floor.has_value());
     CHECK(floor->step == 3);
@@ -209,3 +212,5 @@ TEST_CASE("a plan that brings for the next pass: what the checker refuses") {
         data.copies.back().image_begin += 1;
     }));
 }
+
+}  // namespace turn_test

@@ -12,6 +12,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace addresses_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::StepRange;
@@ -248,3 +250,5 @@ TEST_CASE("C27 C28: kernels over ranges that read weights through a table, rewri
 }
 
 TEST_SUITE_END();
+
+}  // namespace addresses_test

@@ -7,6 +7,8 @@
 #include "residency/fwd.hpp"
 #include "tests/planned/support.hpp"
 
+namespace allocations_test {
+
 using namespace planned;
 
 namespace {
@@ -124,3 +126,5 @@ TEST_CASE("C18: a steady pass, eager or a graph, allocates nothing and creates n
 }
 
 TEST_SUITE_END();
+
+}  // namespace allocations_test

@@ -15,10 +15,14 @@
 #include <vector>
 
 #include "tests/planned/support.hpp"
+#include "tests/support/child.hpp"
+
+namespace capture_test {
 
 using namespace planned;
 using residency::Budget;
 using residency::CapturedPass;
+using residency::Cycle;
 using residency::Error;
 using residency::ErrorKind;
 using residency::Status;
@@ -582,6 +586,114 @@ TEST_CASE(
     must(device.destroy_stream(eager));
 }
 
+TEST_CASE("C23: with everything resident, the caller may capture as soon as drain() has returned, after every change") {
+    for (const Cycle cycle : {Cycle::cyclic, Cycle::one_shot}) {
+        CAPTURE(cycle);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 9, 3 * chunk);
+        const Stream stream = must(device.create_stream());
+        {
+            // No step reads the last weight.
+            auto weights =
+                make(device, model, 24 * chunk, schedule_of(model, {{0, 1}, {2}, {3, 4}, {5}, {6, 7}}, cycle));
+            const auto capture_and_replay = [&] {
+                must(weights.try_drain());
+                const auto before = weights.statistics().total;
+                const auto verified = *model.verified;
+                must(device.begin_capture(stream));
+                run_pass(weights, model, stream);
+                const auto graph = must(device.end_capture(stream));
+                must(device.launch(graph, stream));
+                must(device.launch(graph, stream));
+                must(device.synchronize());
+                CHECK(*model.verified == verified + std::uint64_t{2} * 8 * 3 * chunk);
+                CHECK(weights.statistics().total.fetched_bytes == before.fetched_bytes);
+                must(device.destroy_graph(graph));
+            };
+            capture_and_replay();
+            capture_and_replay();
+            must(weights.try_set_budget(Budget::bytes(8 * chunk)));
+            run_pass(weights, model, stream);
+            must(weights.try_set_budget(Budget::bytes(1000 * chunk)));
+            capture_and_replay();
+            must(weights.try_suspend());
+            must(weights.try_drain());
+            must(weights.try_resume());
+            capture_and_replay();
+            must(weights.try_set_budget(Budget::bytes(8 * chunk)));
+            {
+                // What is leased lies elsewhere than planned until its lease has ended.
+                auto pass = must(weights.try_begin(stream));
+                auto lease = must(pass.try_acquire(WeightId{5}));
+                must(pass.try_end());
+                must(weights.try_set_budget(Budget::bytes(24 * chunk)));
+                must(weights.try_drain());
+                verify(device, model, lease, WeightId{5}, stream);
+            }
+            capture_and_replay();
+            if (cycle == Cycle::cyclic) {  // residents of others never make room
+                // A graph of the caller's keeps residents in place until the budget changes.
+                must(weights.try_set_budget(Budget::bytes(8 * chunk)));
+                must(weights.try_set_budget(Budget::bytes(24 * chunk)));
+                {
+                    // There is no room for what no step reads but in the place of a resident.
+                    auto pass = must(weights.try_begin(stream));
+                    verify(device, model, must(pass.try_acquire(WeightId{8})), WeightId{8}, stream);
+                    must(pass.try_end());
+                }
+                capture_and_replay();
+            }
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
+TEST_CASE("C23: a capture before anything has arrived is refused with what to do") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, chunk);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 100 * chunk, in_order(model));
+        must(device.begin_capture(stream));
+        {
+            auto pass = must(weights.try_begin(stream));
+            const auto refused = pass.try_acquire(WeightId{0});
+            REQUIRE_FALSE(refused);
+            CHECK(refused.error().kind() == ErrorKind::unsupported);
+            CHECK(refused.error().message().find("bring it before the capture, by drain()") != std::string::npos);
+            must(pass.try_end());
+        }
+        must(device.destroy_graph(must(device.end_capture(stream))));
+        run_pass(weights, model, stream);
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
+#if RESIDENCY_ASSERTIONS
+TEST_CASE("a graph that outlives its Residency is told so") {
+    const auto outcome = child::run([] {
+        CheckedDevice device;
+        const Model model = uniform_model(device, 4, chunk);
+        const Stream stream = must(device.create_stream());
+        CapturedPass<Device> graph;
+        auto weights = make(device, model, 100 * chunk, in_order(model));
+        graph = must(weights.try_capture(stream, [&](auto& pass) -> Status {
+            for (const auto& step : weights.schedule()) {
+                const auto lease = pass.try_acquire(step);
+                if (!lease) { return lease.error(); }
+            }
+            return {};
+        }));
+        CapturedPass<Device> moved{std::move(graph)};
+        graph = std::move(moved);  // the Residency ends first
+    });
+    CHECK(outcome.aborted);
+    CHECK(outcome.text.find("end every CapturedPass before the Residency") != std::string::npos);
+}
+#endif
+
 TEST_CASE("C23: a graph launched on a stream that somebody captures is refused, and that capture is unharmed") {
     CheckedDevice device;
     const Model model = uniform_model(device, 8, 3 * chunk);
@@ -666,3 +778,5 @@ TEST_CASE("whichever call fails while a pass is captured: a whole graph or none,
 }
 
 TEST_SUITE_END();
+
+}  // namespace capture_test

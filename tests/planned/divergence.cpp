@@ -10,6 +10,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace divergence_test {
+
 using namespace planned;
 using residency::ErrorKind;
 
@@ -174,7 +176,7 @@ TEST_CASE("C17: two storages of one place needed together are told apart; where 
             const auto refused = pass.try_acquire(weight(2));
             REQUIRE_FALSE(refused);
             CHECK(refused.error().kind() == ErrorKind::budget);
-            CHECK(refused.error().message().find(std::to_string(8 * chunk)) != std::string::npos);
+            CHECK(refused.error().message().find(residency::detail::in_bytes(8 * chunk)) != std::string::npos);
             a.end();
             auto c = must(pass.try_acquire(weight(2)));
             verify(device, model, c, weight(2), stream);
@@ -230,3 +232,5 @@ TEST_CASE("divergence on several streams, with slow kernels and a link that is m
 }
 
 TEST_SUITE_END();
+
+}  // namespace divergence_test

@@ -8,6 +8,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace early_end_test {
+
 using namespace planned;
 
 TEST_SUITE_BEGIN("planned early end");
@@ -50,3 +52,5 @@ TEST_CASE("graphs are whole passes, wherever eager ones end") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace early_end_test

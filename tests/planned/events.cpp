@@ -13,6 +13,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace events_test {
+
 using namespace planned;
 using residency::Event;
 using residency::EventKind;
@@ -157,3 +159,5 @@ TEST_CASE("of a chunk that leaves, each storage in it is told with its bytes the
 }
 
 TEST_SUITE_END();
+
+}  // namespace events_test

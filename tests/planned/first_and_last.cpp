@@ -10,6 +10,8 @@
 #include "tests/planned/support.hpp"
 #include "tests/support/early_end.hpp"
 
+namespace first_and_last_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::testing::copied_of;
@@ -95,3 +97,5 @@ TEST_CASE(
 }
 
 TEST_SUITE_END();
+
+}  // namespace first_and_last_test

@@ -16,6 +16,8 @@
 #include "residency/interop/timeline_recorder.hpp"
 #include "tests/planned/support.hpp"
 
+namespace learn_in_graphs_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::ErrorKind;
@@ -370,3 +372,5 @@ TEST_CASE("whichever call fails while a graph is timed: passes go on, and what i
 }
 
 TEST_SUITE_END();
+
+}  // namespace learn_in_graphs_test

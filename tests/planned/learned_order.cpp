@@ -17,6 +17,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace learned_order_test {
+
 using namespace planned;
 using residency::LearningReason;
 using residency::LearningState;
@@ -361,3 +363,5 @@ TEST_CASE("a composition without a plan learns nothing, and says so") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace learned_order_test

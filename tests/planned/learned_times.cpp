@@ -13,6 +13,8 @@
 #include "benchmarks/learned_times/simulated.hpp"
 #include "tests/planned/support.hpp"
 
+namespace learned_times_test {
+
 using namespace planned;
 using namespace std::chrono_literals;
 using residency::LearningReason;
@@ -148,3 +150,5 @@ TEST_CASE("a schedule of more steps than a pass measures is learned in parts") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace learned_times_test

@@ -15,6 +15,8 @@
 #include "tests/planned/support.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace live_budgets_test {
+
 using namespace live_budgets;
 using Planned = planned::Weights;
 
@@ -113,7 +115,8 @@ TEST_CASE(
                           "a lease of " + model.catalog.describe(model.catalog.storage_of(id))) != std::string::npos);
                 const auto* numbers = change.error().detail<residency::BudgetNumbers>();
                 REQUIRE(numbers != nullptr);
-                CHECK(change.error().message().find(std::to_string(numbers->floor_bytes)) != std::string::npos);
+                CHECK(change.error().message().find(residency::detail::in_bytes(numbers->floor_bytes)) !=
+                      std::string::npos);
                 CHECK(weights.budget().bytes == before);
                 // What it says is enough is enough, and without the lease so is the floor.
                 must(weights.try_set_budget(Budget::bytes(numbers->floor_bytes)));
@@ -214,3 +217,5 @@ TEST_CASE(
 }
 
 TEST_SUITE_END();
+
+}  // namespace live_budgets_test

@@ -15,6 +15,8 @@
 #include "tests/planned/support.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace live_ranges_test {
+
 using namespace planned;
 using namespace std::chrono_literals;
 using residency::Budget;
@@ -335,3 +337,5 @@ TEST_CASE("random programs that hold leases over declared ranges, or not as decl
 }
 
 TEST_SUITE_END();
+
+}  // namespace live_ranges_test

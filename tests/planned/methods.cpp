@@ -12,6 +12,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace methods_test {
+
 using namespace planned;
 using namespace std::chrono_literals;
 using residency::Budget;
@@ -258,3 +260,5 @@ TEST_CASE("more schedules than are remembered: all of them run, and are planned 
 }
 
 TEST_SUITE_END();
+
+}  // namespace methods_test

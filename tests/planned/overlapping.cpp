@@ -12,6 +12,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace overlapping_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::Cycle;
@@ -275,8 +277,8 @@ TEST_CASE("C9: below the floor: the error says what the step needs, and what the
         CHECK(refused.error().kind() == ErrorKind::budget);
         const std::string& message = refused.error().message();
         const std::uint64_t floor = refused.error().detail<residency::BudgetNumbers>()->floor_bytes;
-        CHECK_MESSAGE(message.find("needs " + std::to_string(at_once * (chunk + 300)) + " bytes at once, " +
-                                   std::to_string(floor) + " bytes as the pool rounds") != std::string::npos,
+        CHECK_MESSAGE(message.find("needs " + residency::detail::in_bytes(at_once * (chunk + 300)) + " at once, " +
+                                   residency::detail::in_bytes(floor) + " as the pool rounds") != std::string::npos,
                       message);
     }
 }
@@ -314,3 +316,5 @@ TEST_CASE("C6: what is pinned or written to does not give way") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace overlapping_test

@@ -13,6 +13,8 @@
 #include "residency/plan/plan_file.hpp"
 #include "tests/planned/support.hpp"
 
+namespace planned_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::Cycle;
@@ -413,8 +415,8 @@ TEST_CASE("C2: a plan that was saved is replayed; one for something else is refu
             CHECK(refused.error().kind() == ErrorKind::mismatch);
             return refused.error().message();
         };
-        CHECK(refuse(made, 10 * chunk).find(std::to_string(made.held_bytes())) != std::string::npos);
-        CHECK(refuse(made, 24 * chunk, 2 * chunk).find(std::to_string(2 * chunk)) != std::string::npos);
+        CHECK(refuse(made, 10 * chunk).find(residency::detail::in_bytes(made.held_bytes())) != std::string::npos);
+        CHECK(refuse(made, 24 * chunk, 2 * chunk).find(residency::detail::in_bytes(2 * chunk)) != std::string::npos);
         const auto foreign = make(device, other, budget, in_order(other)).plan();
         CHECK(refuse(foreign, budget).find(std::to_string(other.catalog.hash())) != std::string::npos);
         const auto reversed = make(device, model, budget,
@@ -654,3 +656,5 @@ TEST_CASE("a pool on a small budget measures the link without exceeding it") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace planned_test

@@ -16,6 +16,8 @@
 #include "tests/planned/support.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace prediction_test {
+
 using namespace planned;
 
 namespace {
@@ -174,3 +176,5 @@ TEST_CASE("graphs take what their plan predicts, within 0.5 %") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace prediction_test

@@ -21,6 +21,8 @@
 #include "tests/planned/support.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace random_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::ErrorKind;
@@ -598,3 +600,5 @@ TEST_CASE("random programs whose device calls fail now and then: nothing is leak
 }
 
 TEST_SUITE_END();
+
+}  // namespace random_test

@@ -13,6 +13,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace ranges_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::ErrorKind;
@@ -160,8 +162,8 @@ TEST_CASE(
         CHECK(refused.error().kind() == ErrorKind::budget);
         const std::string& message = refused.error().message();
         CAPTURE(message);
-        CHECK(message.find("steps [4, 16): they need 147456 bytes together") != std::string::npos);
-        CHECK(message.find("the budget holds 98304") != std::string::npos);
+        CHECK(message.find("steps [4, 16): they need 147,456 bytes (144 KiB) together") != std::string::npos);
+        CHECK(message.find("the budget holds 98,304 bytes (96 KiB)") != std::string::npos);
         CHECK(message.find("steps [4, 12) would fit") != std::string::npos);
         CHECK(message.find("Residency::ranges()") != std::string::npos);
         const auto* numbers = refused.error().detail<residency::BudgetNumbers>();
@@ -179,6 +181,14 @@ TEST_CASE(
             REQUIRE_FALSE(beside);
             CHECK(beside.error().message().find("no range from there would fit: end leases first") !=
                   std::string::npos);
+            // What is asked for counts once and whole, leased or not.
+            const auto overlapping = pass.try_acquire(10, 14);
+            REQUIRE_FALSE(overlapping);
+            const auto* both = overlapping.error().detail<residency::BudgetNumbers>();
+            REQUIRE(both != nullptr);
+            CHECK(both->asked_bytes == 12 * chunk);
+            CHECK(both->held_bytes == 18 * chunk);
+            CHECK(both->budget_bytes == 24 * chunk);
         }
         must(pass.try_end());
         expect_back_on_plan(weights, model, stream);
@@ -271,6 +281,42 @@ TEST_CASE("ranges, steps, weights and tickets of one pass in any mixture read ri
     }
 }
 
+TEST_CASE("C17: a planned refusal has the same numbers whatever is on the device already") {
+    CheckedDevice device;
+    const Model model = sixteen(device);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make(device, model, 24 * chunk, in_order(model));
+        std::vector<WeightId> ten;
+        for (std::uint32_t i = 0; i < 10; ++i) { ten.push_back(weight(i)); }
+        run_pass(weights, model, stream);
+        for (const std::uint32_t there : {0U, 1U, 3U}) {
+            for (const bool stays_leased : {false, true}) {
+                CAPTURE(there);
+                CAPTURE(stays_leased);
+                auto pass = must(weights.try_begin(stream));
+                auto part = must(pass.try_acquire(std::span{ten}.first(there)));
+                auto other = must(pass.try_acquire(weight(15)));
+                if (!stays_leased) { part.end(); }
+                const auto refused = pass.try_acquire(ten);
+                REQUIRE_FALSE(refused);
+                const auto* numbers = refused.error().detail<residency::BudgetNumbers>();
+                REQUIRE(numbers != nullptr);
+                CHECK(numbers->asked_bytes == 30 * chunk);
+                CHECK(numbers->held_bytes == 3 * chunk);
+                CHECK(numbers->budget_bytes == 24 * chunk);
+                CHECK(numbers->floor_bytes == weights.statistics().floor_bytes);
+                other.end();
+                part.end();
+                must(pass.try_end());
+            }
+        }
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("online compositions lease ranges too: they count as their steps, and an error names the range") {
     CheckedDevice device;
     const Model model = sixteen(device);
@@ -309,3 +355,5 @@ TEST_CASE("online compositions lease ranges too: they count as their steps, and 
 }
 
 TEST_SUITE_END();
+
+}  // namespace ranges_test

@@ -17,6 +17,8 @@
 #include "tests/planned/support.hpp"
 #include "tests/support/sanitized.hpp"
 
+namespace transient_test {
+
 using namespace planned;
 
 namespace {
@@ -288,3 +290,5 @@ TEST_CASE("a divergence costs the bytes that it asks for again, little besides, 
 }
 
 TEST_SUITE_END();
+
+}  // namespace transient_test

@@ -11,6 +11,8 @@
 
 #include "tests/planned/support.hpp"
 
+namespace unread_test {
+
 using namespace planned;
 using residency::Budget;
 using residency::Cycle;
@@ -48,7 +50,7 @@ TEST_CASE("C9: what no step reads raises no floor and is not held, at any budget
         const auto refused = Weights::try_create(device, model.catalog, options(chunk, without_tower(model, cycle)));
         REQUIRE_FALSE(refused);
         CHECK(refused.error().detail<residency::BudgetNumbers>()->floor_bytes == 2 * chunk);
-        CHECK(refused.error().message().find("step 0 needs " + std::to_string(2 * chunk) + " bytes at once") !=
+        CHECK(refused.error().message().find("step 0 needs " + residency::detail::in_bytes(2 * chunk) + " at once") !=
               std::string::npos);
         for (const std::uint64_t chunks : {0U, 2U, 3U, 7U, 16U, 20U, 36U, 1000U}) {
             CAPTURE(chunks);
@@ -177,7 +179,7 @@ TEST_CASE("C9: as many storages as are said to be asked for at once fit, or the 
         CHECK(refused.error().kind() == ErrorKind::budget);
         CHECK(refused.error().detail<residency::BudgetNumbers>()->floor_bytes == 9 * chunk);
         CHECK(message.find("a request of the 2 largest storages (policies.storages_at_once) needs " +
-                           std::to_string(8 * chunk) + " bytes at once") != std::string::npos);
+                           residency::detail::in_bytes(8 * chunk) + " at once") != std::string::npos);
         chosen.budget = Budget::bytes(9 * chunk);
         auto weights = must(Weights::try_create(device, model.catalog, chosen));
         for (int i = 0; i < 3; ++i) {
@@ -197,3 +199,5 @@ TEST_CASE("C9: as many storages as are said to be asked for at once fit, or the 
 }
 
 TEST_SUITE_END();
+
+}  // namespace unread_test

@@ -10,6 +10,8 @@
 #include "tests/support/fixed_pool.hpp"
 #include "tests/support/watched_device.hpp"
 
+namespace conformance_test {
+
 namespace conformance = residency::conformance;
 using Watched = support::WatchedDevice;
 using Slab = residency::pool::Slab<Watched>;
@@ -37,3 +39,5 @@ TEST_CASE("a pool that can neither be resized nor recover keeps the contract of 
 }
 
 TEST_SUITE_END();
+
+}  // namespace conformance_test

@@ -20,19 +20,22 @@
 #include "tests/support/archetypes.hpp"
 #include "tests/support/watched_device.hpp"
 
+// The suite asks nothing of a pool, or of its device, beyond the concepts.
+template void residency::conformance::check_memory_pool<archetype::Pool>(archetype::Device&,
+                                                                         const residency::conformance::MemoryPoolSuite&,
+                                                                         const std::function<archetype::Pool()>&);
+template void residency::conformance::check_memory_pool<archetype::ResizablePool>(
+    archetype::Device&, const residency::conformance::MemoryPoolSuite&,
+    const std::function<archetype::ResizablePool()>&);
+
+namespace faults_test {
+
 namespace conformance = residency::conformance;
 namespace pool = residency::pool;
 using residency::Result;
 using residency::Status;
 using Watched = support::WatchedDevice;
 using Slab = pool::Slab<Watched>;
-
-// The suite asks nothing of a pool, or of its device, beyond the concepts.
-template void residency::conformance::check_memory_pool<archetype::Pool>(archetype::Device&,
-                                                                         const conformance::MemoryPoolSuite&,
-                                                                         const std::function<archetype::Pool()>&);
-template void residency::conformance::check_memory_pool<archetype::ResizablePool>(
-    archetype::Device&, const conformance::MemoryPoolSuite&, const std::function<archetype::ResizablePool()>&);
 
 namespace {
 
@@ -172,3 +175,5 @@ TEST_CASE("the suite notices a failure that has changed something" * doctest::sh
 }
 
 TEST_SUITE_END();
+
+}  // namespace faults_test

@@ -11,6 +11,8 @@
 #include "residency/pool/stream_ordered.hpp"
 #include "tests/support/streaming.hpp"
 
+namespace slab_test {
+
 using namespace streaming;
 using residency::pool::Needs;
 using residency::pool::Slab;
@@ -52,3 +54,5 @@ TEST_CASE("slots honour the largest alignment; a stream-ordered pool refuses mor
 }
 
 TEST_SUITE_END();
+
+}  // namespace slab_test

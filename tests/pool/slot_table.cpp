@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <vector>
 
+namespace slot_table_test {
+
 using residency::pool::SlotTable;
 using Chunks = std::vector<bool>;
 
@@ -113,3 +115,5 @@ TEST_CASE("slot table: pinned slots beyond the cap keep their chunks, and the ot
 }
 
 TEST_SUITE_END();
+
+}  // namespace slot_table_test

@@ -13,6 +13,8 @@
 
 #include "tests/support/streaming.hpp"
 
+namespace stream_ordered_test {
+
 using namespace streaming;
 using residency::pool::Needs;
 using residency::pool::StreamOrdered;
@@ -72,3 +74,5 @@ TEST_CASE(
 }
 
 TEST_SUITE_END();
+
+}  // namespace stream_ordered_test

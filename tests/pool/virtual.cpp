@@ -15,6 +15,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/streaming.hpp"
 
+namespace virtual_test {
+
 using streaming::CheckedDevice;
 using streaming::must;
 using streaming::small_config;
@@ -334,3 +336,5 @@ TEST_CASE("a pool that moves takes everything along") {
 }
 
 TEST_SUITE_END();
+
+}  // namespace virtual_test

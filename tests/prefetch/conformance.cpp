@@ -17,6 +17,8 @@
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/support/allocations.hpp"
 
+namespace conformance_test {
+
 using namespace residency;
 
 TEST_CASE_TEMPLATE("prefetchers keep their contract", P, prefetch::None, prefetch::Lookahead<1>, prefetch::Lookahead<7>,
@@ -87,3 +89,5 @@ TEST_CASE("the suite notices who does not end" * doctest::should_fail()) { check
 TEST_CASE("the suite notices an allocation" * doctest::should_fail()) { check_faulty<Fault::allocates>(); }
 TEST_CASE("the suite notices proposals that differ" * doctest::should_fail()) { check_faulty<Fault::differs>(); }
 TEST_CASE("the suite notices who does not forget" * doctest::should_fail()) { check_faulty<Fault::keeps>(); }
+
+}  // namespace conformance_test

@@ -16,6 +16,8 @@
 #include "residency/prefetch/none.hpp"
 #include "residency/prefetch/scheduled.hpp"
 
+namespace prefetchers_test {
+
 using namespace residency;
 
 namespace {
@@ -137,3 +139,5 @@ TEST_CASE("Hinted keeps the most probable, and refuses what is no hint") {
         CHECK(hinted.size() == 0);
     }
 }
+
+}  // namespace prefetchers_test

@@ -18,6 +18,8 @@
 #include "tests/support/watched_device.hpp"
 #include "tests/transport/staged_model.hpp"
 
+namespace conformance_test {
+
 namespace conformance = residency::conformance;
 using residency::Status;
 using residency::StorageId;
@@ -69,3 +71,5 @@ TEST_CASE("Staged keeps the contract of transports where all goes straight, from
     Watched device;
     conformance::check_transport_policy<Staged>(device, Suite{.runs = 6, .allocations = test::allocations_here});
 }
+
+}  // namespace conformance_test

@@ -19,17 +19,19 @@
 #include "tests/support/archetypes.hpp"
 #include "tests/support/watched_device.hpp"
 
+// The suite asks nothing of a transport, or of its device, beyond the concepts.
+template void residency::conformance::check_transport_policy<archetype::Transport, archetype::Device>(
+    archetype::Device&, const residency::conformance::TransportSuite<archetype::Device>&,
+    const std::function<std::unique_ptr<archetype::Transport>()>&);
+
+namespace faults_test {
+
 namespace conformance = residency::conformance;
 namespace transport = residency::transport;
 using residency::Status;
 using residency::StorageId;
 using Watched = support::WatchedDevice;
 using Suite = conformance::TransportSuite<Watched>;
-
-// The suite asks nothing of a transport, or of its device, beyond the concepts.
-template void residency::conformance::check_transport_policy<archetype::Transport, archetype::Device>(
-    archetype::Device&, const conformance::TransportSuite<archetype::Device>&,
-    const std::function<std::unique_ptr<archetype::Transport>()>&);
 
 namespace {
 
@@ -182,3 +184,5 @@ TEST_CASE("the suite notices what was forgotten and comes" * doctest::should_fai
 TEST_CASE("the suite notices failures that nobody is told" * doctest::should_fail()) {
     check_faulty(Fault::hides_its_failures);
 }
+
+}  // namespace faults_test

@@ -13,6 +13,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace pinned_test {
+
 using namespace residency;
 
 TEST_CASE("pinned: neighbours travel in one copy, where they are of one allocation on both sides") {
@@ -49,3 +51,5 @@ TEST_CASE("pinned: neighbours travel in one copy, where they are of one allocati
     unwrap(device.deallocate_host(host));
     CHECK(device.report_count() == 0);
 }
+
+}  // namespace pinned_test

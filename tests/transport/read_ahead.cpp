@@ -18,6 +18,8 @@
 #include "residency/transport/staged.hpp"
 #include "tests/transport/staged_model.hpp"
 
+namespace read_ahead_test {
+
 using namespace residency;
 using staged_model::Model;
 using staged_model::storage_count;
@@ -268,3 +270,5 @@ TEST_CASE("read-ahead: a read that fails ahead is known before the copy is enque
     }
     for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
 }
+
+}  // namespace read_ahead_test

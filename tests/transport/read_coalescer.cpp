@@ -10,6 +10,8 @@
 
 #include <doctest/doctest.h>
 
+namespace read_coalescer_test {
+
 using namespace residency;
 using transport::ReadCoalescer;
 using transport::SlotRead;
@@ -137,3 +139,5 @@ TEST_CASE("ReadCoalescer: whatever is added, the reads bring every part to its p
         }
     }
 }
+
+}  // namespace read_coalescer_test

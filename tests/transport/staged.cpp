@@ -17,6 +17,8 @@
 #include "tests/support/files.hpp"
 #include "tests/transport/staged_model.hpp"
 
+namespace staged_test {
+
 using namespace residency;
 using Simulated = SimulatedDevice;
 using Staged = transport::Staged<Simulated>;
@@ -371,3 +373,5 @@ TEST_CASE("staged: what it cannot stream is refused when it is opened") {
     CHECK(changed.error().kind() == ErrorKind::mismatch);
     CHECK(changed.error().message().find("changed since the catalog was made") != std::string::npos);
 }
+
+}  // namespace staged_test

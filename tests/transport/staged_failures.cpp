@@ -23,6 +23,8 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/transport/staged_streaming.hpp"
 
+namespace staged_failures_test {
+
 using namespace residency;
 using simulation::CallKind;
 using streaming::must;
@@ -231,3 +233,5 @@ TEST_CASE("staged: what could not be read is said once, and brought again before
     }
     must(device.destroy_stream(stream));
 }
+
+}  // namespace staged_failures_test

@@ -9,6 +9,8 @@
 #include "residency/prefetch/lookahead.hpp"
 #include "tests/transport/staged_streaming.hpp"
 
+namespace staged_online_test {
+
 using streaming::must;
 using OnDemand = residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<2>,
                                       residency::pool::StreamOrdered<streaming::Device>, staged_streaming::Staged>;
@@ -48,3 +50,5 @@ TEST_CASE("C20: staged, on a device that is lost: nothing that it may still read
 TEST_CASE("staged, decided online: whichever read fails, nothing wrong is used unnoticed") {
     staged_streaming::fail_every_read<OnDemand>(4 * 20480, 20000, 8192);
 }
+
+}  // namespace staged_online_test

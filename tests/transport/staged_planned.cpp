@@ -17,6 +17,8 @@
 #include "residency/prefetch/planned.hpp"
 #include "tests/transport/staged_streaming.hpp"
 
+namespace staged_planned_test {
+
 using namespace residency;
 using staged_streaming::InFile;
 using streaming::must;
@@ -214,3 +216,5 @@ TEST_CASE("staged, planned: reads run ahead of the copies that wait for a step t
     }
     must(device.destroy_stream(stream));
 }
+
+}  // namespace staged_planned_test

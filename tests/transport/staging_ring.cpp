@@ -12,6 +12,8 @@
 
 #include "residency/simulation/simulated_device.hpp"
 
+namespace staging_ring_test {
+
 using namespace residency;
 using Ring = transport::StagingRing<SimulatedDevice>;
 
@@ -81,3 +83,5 @@ TEST_CASE("StagingRing: what cannot be opened leaves nothing, what is abandoned 
     }
     CHECK(device.leaks().size() == 5);  // the memory and four flags
 }
+
+}  // namespace staging_ring_test

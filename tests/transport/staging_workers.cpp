@@ -19,6 +19,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/transport/staged_model.hpp"
 
+namespace staging_workers_test {
+
 using namespace residency;
 using Ring = transport::StagingRing<SimulatedDevice>;
 using Workers = transport::StagingWorkers<SimulatedDevice>;
@@ -219,3 +221,5 @@ TEST_CASE(
     }
     for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
 }
+
+}  // namespace staging_workers_test

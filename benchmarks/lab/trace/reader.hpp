@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "benchmarks/lab/trace/format.hpp"
 #include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
+#include "residency/model/trace_writer.hpp"
 
 namespace lab::trace {
 
@@ -44,7 +44,7 @@ public:
         std::vector<std::byte> block;
         auto container = reader.next_block(block);
         if (!container) { return container.error(); }
-        SectionReader section = container->section(detail::storages_tag);
+        SectionReader section = container->section(residency::detail::trace_storages_tag);
         reader.head_.name = section.text(UINT32_MAX);
         reader.head_.catalog_hash = reader.catalog_hash_;
         reader.head_.bytes = section.array<std::uint64_t>(UINT32_MAX);
@@ -78,14 +78,15 @@ private:
                 FileLocation{path_, offset, std::move(found), std::move(expected)}};
     }
     [[nodiscard]] Result<ContainerReader> next_block(std::vector<std::byte>& block) {
+        constexpr std::uint64_t largest_block_bytes = std::uint64_t{1} << 32;
         constexpr std::size_t header = residency::detail::container_header_bytes;
         block.resize(header);
         const std::size_t got = std::fread(block.data(), 1, header, file_.get());
         if (got != header) { return cut_off(offset_ + got, "the end of the file", "another block"); }
         const auto bytes = residency::detail::load_little_endian<std::uint64_t>(block.data() + 24);
-        if (bytes < header || bytes > detail::largest_block_bytes) {
+        if (bytes < header || bytes > largest_block_bytes) {
             return cut_off(offset_ + 24, "a block of " + std::to_string(bytes) + " bytes",
-                           std::to_string(header) + " to " + std::to_string(detail::largest_block_bytes));
+                           std::to_string(header) + " to " + std::to_string(largest_block_bytes));
         }
         // In pieces: a length that the file does not have must not be allocated.
         constexpr std::size_t piece = std::size_t{1} << 20;
@@ -101,7 +102,7 @@ private:
         auto container = ContainerReader::try_open(block, source);
         if (!container) { return container.error(); }
         if (offset_ == 0) { catalog_hash_ = container->catalog_hash(); }
-        if (auto fits = container->expect(ContainerKind::trace, format_version, catalog_hash_); !fits) {
+        if (auto fits = container->expect(ContainerKind::trace, trace_file_version, catalog_hash_); !fits) {
             return fits.error();
         }
         offset_ += bytes;
@@ -112,8 +113,8 @@ private:
         if (!container) { return container.error(); }
         counts_.clear();
         position_ = first_access_ = 0;
-        if (container->has(detail::done_tag)) {
-            SectionReader section = container->section(detail::done_tag);
+        if (container->has(residency::detail::trace_done_tag)) {
+            SectionReader section = container->section(residency::detail::trace_done_tag);
             const std::uint64_t steps = section.u64();
             const std::uint64_t accesses = section.u64();
             section.require(steps == steps_ && accesses == accesses_read_,
@@ -124,7 +125,7 @@ private:
             is_done_ = true;
             return {};
         }
-        SectionReader section = container->section(detail::steps_tag);
+        SectionReader section = container->section(residency::detail::trace_steps_tag);
         const std::uint64_t first = section.u64();
         section.require(first == steps_, "step " + std::to_string(first), "step " + std::to_string(steps_));
         counts_ = section.array<std::uint32_t>(UINT32_MAX);

@@ -47,9 +47,17 @@ public:
                 FileLocation{source_, offset_, std::move(found), std::move(expected)}};
     }
 
-    /// The parts of a line between separators.
+    /// The parts of a line between separators. Blanks and tabs that follow each other are one separator where it is a blank.
     static void split(std::string_view line, char separator, std::vector<std::string_view>& parts) {
         parts.clear();
+        if (separator == ' ') {
+            for (line = trim(line); !line.empty(); line = trim(line)) {
+                const std::size_t end = (std::min)(line.find_first_of(" \t"), line.size());
+                parts.push_back(line.substr(0, end));
+                line.remove_prefix(end);
+            }
+            return;
+        }
         for (;;) {
             const std::size_t end = line.find(separator);
             parts.push_back(trim(line.substr(0, end)));

@@ -15,6 +15,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/trace_writer.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace lab::trace {
@@ -23,7 +24,7 @@ using namespace residency;
 
 /// What a run used: steps in the order in which they happened, each with the storages that it needed together, in order.
 struct Trace {
-    static constexpr std::int64_t unknown = -1;
+    static constexpr std::int64_t unknown = TraceWriter::unknown;
 
     std::string name;                            ///< of the model or the file; may be empty
     std::uint64_t catalog_hash = 0;              ///< Catalog::hash of the model; 0: none

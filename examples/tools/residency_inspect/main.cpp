@@ -97,11 +97,13 @@ int run(int argc, char** argv) {
     bool json = false;
     bool content = false;
     app.add_option("FILE", paths,
-                   "The model file or folder; several: parts of one model, or in order pieces of one file")
+                   "The model file or folder; several: parts of one model, or in order pieces of one file, or models "
+                   "under a prefix each, as target=PATH draft=PATH")
         ->required();
     app.add_flag("--strict", options.strict, "Whatever would be passed over is an error");
     app.add_option("--key", options.key,
-                   "PyTorch: the dictionary with the tensors, such as state_dict; . is the outermost one");
+                   "PyTorch: the part with the tensors, such as state_dict; several as model,generator; * for all, . "
+                   "for the outermost alone");
     app.add_option("--ggml-type", types, "GGUF: one more type, as NUMBER:NAME:ELEMENTS:BYTES of a block")
         ->allow_extra_args(false);
     app.add_flag("--json", json, "Print JSON");

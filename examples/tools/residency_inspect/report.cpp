@@ -111,12 +111,13 @@ void print_table(const ModelFile& model) {
     }
     std::map<std::string, std::size_t> reasons;
     for (const auto& entry : model.passed_over) { ++reasons[entry.why]; }
-    for (const auto& [why, count] : reasons) {
-        const auto first = std::find_if(model.passed_over.begin(), model.passed_over.end(),
-                                        [&why](const auto& entry) { return entry.why == why; });
-        std::printf("\nleft out  %zu, such as %s: %s", count, shown_name(first->name).c_str(), why.c_str());
+    for (const auto& entry : model.passed_over) {  // in the order of the first of each
+        const auto count = reasons.extract(entry.why);
+        if (count.empty()) { continue; }
+        std::printf("\nleft out  %zu, such as %s: %s", count.mapped(), shown_name(entry.name).c_str(),
+                    entry.why.c_str());
     }
-    if (!reasons.empty()) { std::printf("\n"); }
+    if (!model.passed_over.empty()) { std::printf("\n"); }
     for (const auto& note : model.notes) { std::printf("note      %s\n", escaped(note).c_str()); }
     std::size_t shared = 0;
     for (const auto& sharing : users) { shared += sharing.size() > 1 ? 1U : 0U; }

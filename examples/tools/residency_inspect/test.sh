@@ -47,9 +47,12 @@ shows "$fixtures/torch/state.bin" '"format":"torch"' '"name":"tied.weight","dtyp
 shows "$fixtures/torch/nested.bin" '"name":"a"' '"passed_over":[{"name":"epoch"'
 "$program" "$fixtures/torch/nested.bin" | grep -q '^left out  .* such as epoch: it is no tensor' || fail "what is left out is not shown"
 "$program" --strict "$fixtures/torch/nested.bin" 2>"$folder/err" && fail "strict, and something is left out"
-grep -q 'is not a tensor' "$folder/err" || fail "strict: $(cat "$folder/err")"
+grep -q 'would be left out: it is no tensor' "$folder/err" || fail "strict: $(cat "$folder/err")"
 "$program" --key weights "$fixtures/torch/nested.bin" 2>"$folder/err" && fail "a key that leads nowhere"
-grep -q 'give one of the keys' "$folder/err" || fail "no candidates: $(cat "$folder/err")"
+grep -q 'give one or more of the keys' "$folder/err" || fail "no candidates: $(cat "$folder/err")"
+shows "$fixtures/torch/legacy.bin" '"name":"a","dtype":"float32","shape":[2]'
+shows "$fixtures/torch/module.bin" '"name":"weight","dtype":"float32","shape":[2,1]' '"name":"bias"'
+"$program" --key '*' "$fixtures/torch/nested.bin" | grep -q '^model\.a .*float32' || fail "all keys"
 mkdir "$folder/model"
 for part in 1 2 3; do cp "$fixtures/gguf/split-0000$part-of-00003.gguf" "$folder/model/part$part.gguf"; done
 shows "$folder/model" '"name":"layer.4.weight","dtype":"Q8_0"'

@@ -396,7 +396,7 @@ def check_problem(program, problem, dice, small):
             demand(abs(plan["bound_seconds"] - bound) <= 1e-6 * bound + step, "bound", plan["bound_seconds"], "is", bound)
     if floor > 1:
         problem["budget_bytes"] = floor - 1
-        program.refuses(json.dumps(problem), str(floor))
+        program.refuses(json.dumps(problem), f"{floor:,} bytes")
 
 
 # ---- Packed weights -------------------------------------------------------------------------------------------------
@@ -637,7 +637,7 @@ def check_refusals(program, folder):
     program.refuses(edited(("steps", 1, "live_until"), 3), "steps[1].live_until: 3 is not one of the 3 steps")
     program.refuses(edited(("storages", 0), 4), "storages[0]: expected an object")
     program.refuses(edited(("steps",), []), "no steps")
-    program.refuses(edited(("budget_bytes",), 5), "below the floor of 20480 bytes, which step 1 sets")
+    program.refuses(edited(("budget_bytes",), 5), "below the floor of 20,480 bytes (20 KiB), which step 1 sets")
     text = json.dumps(base())
     program.refuses(text.replace('"cyclic"', '"chunk_bytes"'), '"chunk_bytes" is there twice')
     for bad in ("", " ", "[", text[:-1], text + "x", "nonsense\nof two lines", "\0", "[" * 100000, "[" * 65 + "]" * 65):
@@ -675,7 +675,7 @@ def check_refusals(program, folder):
     planned = program.plan(tower)
     demand(planned == without, "what no step reads changes the plan")
     tower["budget_bytes"] = 5
-    program.refuses(json.dumps(tower), "below the floor of 20480 bytes, which step 1 sets")
+    program.refuses(json.dumps(tower), "below the floor of 20,480 bytes (20 KiB), which step 1 sets")
     tower["budget_bytes"] = 1000000
     demand(program.plan(tower)["held_bytes"] < 60000, "what no step reads is held")
 

@@ -100,14 +100,14 @@ public:
 
     /// Adds a client. Error budget: the floors together exceed the total.
     [[nodiscard]] Result<broker::ModelClient> try_add_model(ModelOptions options) {
-        auto id = ledger_->open(std::move(options.name), broker::ClientKind::model,
+        auto id = ledger().open(std::move(options.name), broker::ClientKind::model,
                                 {options.priority, options.floor_bytes, options.wanted_bytes}, 0, UINT64_MAX);
         if (!id) { return id.error(); }
         return broker::ModelClient{ledger_, *id};
     }
     /// Adds memory that a program allocates by itself; error budget: the floors together exceed the total.
     [[nodiscard]] Result<broker::MemoryClient> try_add_memory(MemoryOptions options) {
-        auto id = ledger_->open(std::move(options.name), broker::ClientKind::memory,
+        auto id = ledger().open(std::move(options.name), broker::ClientKind::memory,
                                 {options.priority, options.floor_bytes, options.floor_bytes}, options.headroom_bytes,
                                 options.limit_bytes);
         if (!id) { return id.error(); }
@@ -115,12 +115,12 @@ public:
     }
     /// Another total. A smaller one comes into force as the clients give back; statistics().granted_bytes shows it. Error budget:
     /// it is below the sum of the floors; the old total stays.
-    [[nodiscard]] Status try_set_total(std::uint64_t total_bytes) { return ledger_->set_total(total_bytes); }
+    [[nodiscard]] Status try_set_total(std::uint64_t total_bytes) { return ledger().set_total(total_bytes); }
     /// Another total, stated as a budget. What the clients use counts as free.
     template <Device D>
     [[nodiscard]] Status try_set_total(D& device, const Budget& total,
                                        std::uint64_t reserve_bytes = usual_reserve_bytes) {
-        auto resolved = resolve(device, total, reserve_bytes, ledger_->sums().used_bytes);
+        auto resolved = resolve(device, total, reserve_bytes, ledger().sums().used_bytes);
         if (!resolved) { return resolved.error(); }
         return try_set_total(resolved->bytes);
     }
@@ -152,9 +152,9 @@ public:
 #endif
 
     /// Now; thread safe.
-    [[nodiscard]] Statistics statistics() const { return ledger_->sums(); }
+    [[nodiscard]] Statistics statistics() const { return ledger().sums(); }
     /// The accounts of all clients, in the order in which they were added. A new client takes the place of one that left.
-    [[nodiscard]] std::vector<Account> accounts() const { return ledger_->accounts(); }
+    [[nodiscard]] std::vector<Account> accounts() const { return ledger().accounts(); }
 
 private:
     [[nodiscard]] static Result<Budget> parse(std::string_view total) {
@@ -170,6 +170,11 @@ private:
         if (!memory) { return memory.error(); }
         memory->free_bytes = (std::min)(memory->total_bytes, detail::saturating_add(memory->free_bytes, held_bytes));
         return broker::resolve_total(total, *memory, reserve_bytes);
+    }
+
+    [[nodiscard]] broker::Ledger& ledger() const noexcept {
+        RESIDENCY_ASSERT(ledger_ != nullptr, "this broker was moved from: use the one that it was moved to");
+        return *ledger_;
     }
 
     std::shared_ptr<broker::Ledger> ledger_;

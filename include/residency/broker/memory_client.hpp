@@ -35,13 +35,13 @@ public:
 
     /// Never blocks. Takes the right to allocate so many bytes more, from what is granted or free. Error budget, with the numbers;
     /// then the bytes are wanted: models give them back at their pass ends, and a later try succeeds.
-    [[nodiscard]] Status try_take(std::uint64_t bytes) { return ledger_->take(id_, bytes); }
+    [[nodiscard]] Status try_take(std::uint64_t bytes) { return ledger().take(id_, bytes); }
     /// Gives back bytes that were taken and are no longer allocated. Withdraws what was refused. Precondition: so many were taken.
-    void give_back(std::uint64_t bytes) noexcept { ledger_->put_back(id_, bytes); }
+    void give_back(std::uint64_t bytes) noexcept { ledger().put_back(id_, bytes); }
     /// Counts bytes that are allocated already, whether there is room or not. False: they exceed the total; give them back.
-    [[nodiscard]] bool charge(std::uint64_t bytes) noexcept { return ledger_->charge(id_, bytes); }
+    [[nodiscard]] bool charge(std::uint64_t bytes) noexcept { return ledger().charge(id_, bytes); }
     /// Wants so many bytes in all, ahead of their use. 0: what is used, and the headroom. Withdraws what was refused.
-    void ask(std::uint64_t bytes) { ledger_->ask(id_, bytes); }
+    void ask(std::uint64_t bytes) { ledger().ask(id_, bytes); }
     /// Bytes that others wait for. Nothing takes them away: the owner gives them back when it can.
     [[nodiscard]] std::uint64_t asked_back_bytes() const { return account().asked_back_bytes(); }
 #if RESIDENCY_EXCEPTIONS
@@ -49,11 +49,16 @@ public:
     void take(std::uint64_t bytes) { unwrap(try_take(bytes)); }
 #endif
     /// What the client has now.
-    [[nodiscard]] Account account() const { return ledger_->account(id_); }
+    [[nodiscard]] Account account() const { return ledger().account(id_); }
 
 private:
     void leave() noexcept {
         if (ledger_) { std::exchange(ledger_, nullptr)->close(id_); }
+    }
+
+    [[nodiscard]] Ledger& ledger() const noexcept {
+        RESIDENCY_ASSERT(ledger_ != nullptr, "this client was moved from: use the one that it was moved to");
+        return *ledger_;
     }
 
     std::shared_ptr<Ledger> ledger_;

@@ -60,7 +60,7 @@ public:
     /// The budget to construct the model with. Error budget, with the numbers: others hold what the floor needs; they were asked
     /// for it, so ask again after their pass ends.
     [[nodiscard]] Result<Budget> try_budget() {
-        auto started = ledger_->start(id_);
+        auto started = ledger().start(id_);
         if (!started) { return started.error(); }
         return Budget::bytes(*started);
     }
@@ -71,18 +71,18 @@ public:
     [[nodiscard]] Result<PassEnd> try_at_pass_end(Model& model) {
         PassEnd end;
         const std::uint64_t before = model.budget().bytes;
-        const Account account = ledger_->account(id_);
+        const Account account = ledger().account(id_);
         const std::uint64_t pending_before = account.used_bytes > before ? account.used_bytes - before : 0;
         auto pending = reclaim(model);
         if (!pending) { return pending.error(); }
         end.given_back_later_bytes = pending_before > *pending ? pending_before - *pending : 0;
-        const auto next = ledger_->begin(id_, before, *pending);
+        const auto next = ledger().begin(id_, before, *pending);
         if (!next) { return next.error(); }
         end.change.pending_bytes = *pending;
         end.change.budget_before_bytes = end.change.budget_bytes = before;
         if (*next) {
             auto changed = model.try_set_budget(Budget::bytes(**next));
-            ledger_->finish(id_, model.budget().bytes, pending_of(model));
+            ledger().finish(id_, model.budget().bytes, pending_of(model));
             if (changed) {
                 end.change = *changed;
             } else if (changed.error().kind() == ErrorKind::wrong_state) {
@@ -91,12 +91,12 @@ public:
                 return changed.error();
             }
         }
-        end.more_is_coming = end.deferred || ledger_->is_due(id_);
+        end.more_is_coming = end.deferred || ledger().is_due(id_);
         return end;
     }
     /// Another floor or another wanted size, such as those of another schedule. Raise a floor here first, and in the model once it
     /// is granted. Error budget: the floors together exceed the total.
-    [[nodiscard]] Status try_set_claim(Claim claim) { return ledger_->set_claim(id_, claim); }
+    [[nodiscard]] Status try_set_claim(Claim claim) { return ledger().set_claim(id_, claim); }
 #if RESIDENCY_EXCEPTIONS
     /// As the form with try_, but throws Exception.
     /// @{
@@ -109,7 +109,7 @@ public:
     /// @}
 #endif
     /// What the client has now.
-    [[nodiscard]] Account account() const { return ledger_->account(id_); }
+    [[nodiscard]] Account account() const { return ledger().account(id_); }
 
 private:
     template <class Model>
@@ -130,6 +130,11 @@ private:
     }
     void leave() noexcept {
         if (ledger_) { std::exchange(ledger_, nullptr)->close(id_); }
+    }
+
+    [[nodiscard]] Ledger& ledger() const noexcept {
+        RESIDENCY_ASSERT(ledger_ != nullptr, "this client was moved from: use the one that it was moved to");
+        return *ledger_;
     }
 
     std::shared_ptr<Ledger> ledger_;

@@ -129,7 +129,7 @@ struct Bench {
     }
 };
 
-/// Streams, events, copies, memory: D1, D3 (without captures), D4, D7, D9, D10, D11.
+/// Streams, events, copies, memory: D1, D3 (without captures), D4, D7, D9, D10, D11, D12.
 template <class Harness>
 void device_conformance() {
     static_assert(residency::Device<typename Harness::Device>);
@@ -443,6 +443,34 @@ void device_conformance() {
         must(device.unpin(memory));
         must(device.unpin(memory + bytes));
         for (std::byte* place : places) { must(device.deallocate(place)); }
+        must(device.deallocate_host(host));
+    }
+    SUBCASE("D12: a copy of large and small pieces does not wait for them") {
+        constexpr std::uint64_t large = std::uint64_t{1} << 20, apart = large + (1U << 16);
+        constexpr std::size_t pieces = 32;
+        void* const host = must(device.allocate_host(pieces * apart));
+        void* const there = must(device.allocate(pieces * apart));
+        Harness::fill_pattern({bytes_at(host), pieces * apart}, 34);
+        for (const std::uint64_t small :
+             {std::uint64_t{512}, std::uint64_t{4096}, std::uint64_t{24576}, std::uint64_t{65536}}) {
+            std::vector<Copy> copies;
+            for (std::size_t i = 0; i < pieces; ++i) {
+                copies.push_back({bytes_at(there) + i * apart, bytes_at(host) + i * apart, i % 2 == 0 ? large : small});
+            }
+            // The host may lose its core for longer than the copies take, so several tries.
+            bool returned_before_it_was_complete = false;
+            for (int tries = 0; tries < 20 && !returned_before_it_was_complete; ++tries) {
+                must(device.copy(copies, bench.a));
+                const auto event = bench.recorded(bench.a);
+                returned_before_it_was_complete = !must(device.is_complete(event));
+                must(device.synchronize(bench.a));
+                must(device.destroy_event(event));
+            }
+            CHECK(returned_before_it_was_complete);
+            CHECK(bench.sum_of(bytes_at(there) + 31 * apart, small, bench.a) ==
+                  Harness::checksum({bytes_at(host) + 31 * apart, small}));
+        }
+        must(device.deallocate(there));
         must(device.deallocate_host(host));
     }
     SUBCASE("D9: threads with streams of their own") {

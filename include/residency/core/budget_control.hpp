@@ -17,6 +17,7 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/model/storage.hpp"
 
@@ -53,6 +54,18 @@ public:
         if (now.free_device_bytes) { *now.free_device_bytes += held_bytes(); }
         return budget.try_resolve(now);
     }
+    /// An error of the decider's, with the numbers of the whole budget: what is not the decider's share of it is held.
+    [[nodiscard]] Error of_whole(const Error& error) const {
+        const auto* of_share = error.detail<BudgetNumbers>();
+        if (of_share == nullptr) { return error; }
+        BudgetNumbers numbers = *of_share;
+        if (budget_.bytes > numbers.budget_bytes) { numbers.held_bytes += budget_.bytes - numbers.budget_bytes; }
+        numbers.budget_bytes = budget_.bytes;
+        numbers.floor_bytes = floor_bytes_;
+        return {error.kind(), error.message(), numbers};
+    }
+    /// Why the memory of a budget could not be taken: where others hold so much of the device that it has less, the budget's own error.
+    [[nodiscard]] Error why_not_taken(const ResolvedBudget& budget, const Error& error) const;
     /// Gives back what the last change left pending, as far as leases have ended and their uses are complete. Does not block.
     [[nodiscard]] Status reclaim_pending();
 
@@ -103,7 +116,7 @@ Result<BudgetChange> BudgetControl<D>::set(ResolvedBudget budget, std::uint64_t 
     const Counters before = shared_->counters;
     const StepIndex now = shared_->cursor.now();
     if (auto changed = shared_->decider->set_cap(budget.bytes - resident_bytes_, now); !changed) {
-        return changed.error();
+        return why_not_taken(budget, changed.error());
     }
     change_ = {};
     change_.budget_before_bytes = budget_.bytes;
@@ -117,6 +130,25 @@ Result<BudgetChange> BudgetControl<D>::set(ResolvedBudget budget, std::uint64_t 
     change_.pending_bytes = pending_bytes();
     if (change_.is_complete()) { change_.complete_at = change_.returned_at; }
     return change_;
+}
+
+template <Device D>
+Error BudgetControl<D>::why_not_taken(const ResolvedBudget& budget, const Error& error) const {
+    using residency::detail::in_bytes;
+    if (error.kind() != ErrorKind::out_of_memory) { return error; }
+    const auto memory = shared_->device->memory();
+    if (!memory) { return error; }
+    const std::uint64_t held = held_bytes(), free = memory->free_bytes + held;
+    if (free >= budget.bytes) { return error; }
+    std::string message = budget.text + ": the device has not the " + in_bytes(budget.bytes) + ", of its " +
+                          in_bytes(memory->total_bytes) + " are " + in_bytes(memory->free_bytes) + " free";
+    if (held > 0) { message += ", this Residency holds " + in_bytes(held); }
+    message += ", and others hold " + in_bytes(memory->total_bytes - (std::min)(memory->total_bytes, free)) +
+               "; the smallest budget that works is " + in_bytes(floor_bytes_) +
+               (floor_bytes_ <= free ? ": give less" : ": others have to give memory back first");
+    return {ErrorKind::budget, std::move(message),
+            BudgetNumbers{budget.asked_bytes, budget.bytes, resident_bytes_, floor_bytes_,
+                          floor_step(shared_->decider->limits()), free}};
 }
 
 template <Device D>
@@ -149,16 +181,16 @@ Status BudgetControl<D>::raise_floor() {
     const BudgetLimits limits = shared_->decider->limits();
     const std::uint64_t floor = resident_bytes_ + limits.floor_bytes;
     if (floor > budget_.bytes) {
-        std::string message = "the budget of " + std::to_string(budget_.bytes) + " bytes is below the " +
-                              std::to_string(floor) + " that this schedule needs";
+        std::string message = "the budget of " + residency::detail::in_bytes(budget_.bytes) + " is below the " +
+                              residency::detail::in_bytes(floor) + " that this schedule needs";
         if (floor_step(limits) != UINT32_MAX) {
             message += ": step " + std::to_string(limits.floor_step) + " needs " +
-                       std::to_string(floor_step_bytes(limits)) + " bytes at once, " +
+                       residency::detail::in_bytes(floor_step_bytes(limits)) + " at once, " +
                        (shared_->decider->unpacks() ? "beside its packed bytes and " : "") + "before the pool rounds";
         } else if (limits.floor_storages > 1) {
             message += ": the " + std::to_string(limits.floor_storages) +
                        " largest storages (policies.storages_at_once) have " +
-                       std::to_string(largest_bytes(limits.floor_storages)) + " bytes, before the pool rounds";
+                       residency::detail::in_bytes(largest_bytes(limits.floor_storages)) + ", before the pool rounds";
         }
         return Error{ErrorKind::budget, message + "; raise the budget first",
                      BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, floor_step(limits)}};

@@ -14,6 +14,7 @@
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -181,7 +182,7 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
     if (const std::uint64_t leased = allocations().leased_bytes(); leased > 0) {
         return Error{ErrorKind::wrong_state,
                      "this pool cannot change its size while weights are leased, and leases keep " +
-                         std::to_string(leased) + " bytes: end every lease before the budget changes"};
+                         residency::detail::in_bytes(leased) + ": end every lease before the budget changes"};
     }
     if (auto emptied = evict_all(); !emptied) { return emptied; }
     if (auto closed = allocations().try_close(); !closed) { return closed; }

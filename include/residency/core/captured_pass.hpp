@@ -60,13 +60,12 @@ private:
     template <class, class, class, class>
     friend class Residency;
     CapturedPass(core::Session<D>& session, const core::CapturedGraph<D>& captured) noexcept
-        : session_{&session}, captured_{captured} {}
+        : session_{&session}, captured_{captured} {
+        session_->captured_pass_begins();
+    }
 
     void destroy() noexcept {
-        if (session_ != nullptr) {
-            static_cast<void>(std::exchange(session_, nullptr)->device().destroy_graph(captured_.graph).has_value());
-            if (captured_.observer != nullptr) { captured_.observer->graph_ends(captured_.observed); }
-        }
+        if (session_ != nullptr) { std::exchange(session_, nullptr)->captured_pass_ends(captured_); }
     }
 
     core::Session<D>* session_ = nullptr;

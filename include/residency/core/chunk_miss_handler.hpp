@@ -17,6 +17,7 @@
 #include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/plan.hpp"
@@ -200,23 +201,30 @@ std::uint32_t ChunkMissHandler<Pool>::find_resident() const noexcept {
 
 template <pool::PlannedPool Pool>
 Error ChunkMissHandler<Pool>::no_room_for(std::uint32_t chunk) const {
+    using residency::detail::in_bytes;
     const plan::Plan& plan = store_->plan();
-    std::uint64_t leased = 0;
-    for (const std::uint32_t occupant : store_->table().occupants()) {
-        if (occupant != none && store_->is_leased(occupant)) { leased += plan.chunk_bytes(); }
+    const ChunkTable& table = store_->table();
+    const auto chunks_asked = std::count(wanted_in_.begin(), wanted_in_.end(), request_);
+    const std::uint64_t asked = static_cast<std::uint64_t>(chunks_asked) * plan.chunk_bytes();
+    std::uint64_t leased = 0, held = 0;
+    for (const std::uint32_t occupant : table.occupants()) {
+        if (occupant == none || wanted_in_[occupant] == request_) { continue; }
+        const bool stays =
+            !store_->may_leave(occupant) || (table.stays(occupant) && (!plan.is_cyclic() || is_in_foreign_graph_));
+        leased += store_->is_leased(occupant) ? plan.chunk_bytes() : 0;
+        held += store_->is_leased(occupant) || stays ? plan.chunk_bytes() : 0;
     }
-    const std::uint64_t asked = missing_.size() * plan.chunk_bytes();
     std::string message = "no room for " +
                           context_->catalog.describe(StorageId{store_->contents().storages(chunk).front()}) + ": " +
-                          std::to_string(asked) + " bytes are missing (in chunks of " +
-                          std::to_string(plan.chunk_bytes()) + "), and of the budget of " +
-                          std::to_string(plan.budget_bytes()) + " are " + std::to_string(leased) + " leased; ";
+                          in_bytes(asked) + " are asked for together (in chunks of " + in_bytes(plan.chunk_bytes()) +
+                          "), and of the budget of " + in_bytes(plan.budget_bytes()) + ", " + in_bytes(held) +
+                          " are leased beside them or stay; ";
     message += leased > 0
                    ? "end leases first, or plan for as many steps as are leased together: policies.leases_at_once"
                    : "raise the budget, or ask for less at once; policies.storages_at_once has the budget checked for "
                      "so many storages when the Residency is made";
     return Error{ErrorKind::budget, std::move(message),
-                 BudgetNumbers{asked, plan.budget_bytes(), leased, plan.floor_bytes(), UINT32_MAX}};
+                 BudgetNumbers{asked, plan.budget_bytes(), held, plan.floor_bytes(), UINT32_MAX}};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/core/copy_timer.hpp"
 #include "residency/core/event_hook.hpp"
 #include "residency/core/event_sequence.hpp"
 #include "residency/core/stall_clock.hpp"
@@ -48,6 +49,13 @@ public:
     void tell(EventHook& events) noexcept { events_ = &events; }
     /// Copies are timed from now on.
     void time(StallClock<D>& stalls) noexcept { stalls_ = &stalls; }
+    /// Long copies are timed from now on, for link_rate(). Precondition: open.
+    [[nodiscard]] Status watch_link() { return link_watch_.open(*device_); }
+    /// Reads what is complete. Bytes per second that two long copies have reached; 0: none yet, or they are not timed.
+    [[nodiscard]] Result<double> link_rate() {
+        if (auto read = link_watch_.collect(*device_); !read) { return read.error(); }
+        return link_watch_.bytes_per_second();
+    }
     /// Precondition: drained, or abandoned.
     void close() noexcept;
     /// The device is broken: forgets what it holds without a device call.
@@ -246,7 +254,8 @@ private:
     std::vector<typename D::Event> capture_events_;
     EventSequence<D> outside_copies_;  // during a capture: the points outside of it
     std::vector<std::unique_ptr<ConsumerStream>> outside_consumers_;
-    EventHook* events_ = nullptr;      // null: nobody is told
+    EventHook* events_ = nullptr;  // null: nobody is told
+    LinkWatch<D> link_watch_;
     StallClock<D>* stalls_ = nullptr;  // null: nothing is timed
 };
 
@@ -274,6 +283,7 @@ template <Device D>
 void CopyScheduler<D>::close() noexcept {
     consumers_.clear();
     copies_.close();
+    if (device_ != nullptr) { link_watch_.close(*device_); }
     if (transport_) { transport_->close(); }
     transport_.reset();
     if (has_stream_) { static_cast<void>(device_->destroy_stream(copy_stream_).has_value()); }
@@ -284,6 +294,7 @@ template <Device D>
 void CopyScheduler<D>::abandon() noexcept {
     for (auto& consumer : consumers_) { consumer->events.abandon(); }
     copies_.abandon();
+    link_watch_.abandon();
     if (transport_) { transport_->abandon(); }
     has_stream_ = false;
 }
@@ -387,7 +398,9 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
     if (observer_ != nullptr) { observer_->copies_begin(copy_stream_); }
     const bool is_timed = stalls_ != nullptr && !in_capture_;
     if (is_timed) { stalls_->copies_begin(copy_stream_); }
+    if (!in_capture_) { link_watch_.begins(*device_, fetches, copy_stream_); }
     const auto sent = transport_->enqueue(fetches, copy_stream_);
+    link_watch_.ended(*device_, copy_stream_);
     if (observer_ != nullptr) { observer_->copies_end(copy_stream_, fetches, sent ? copies_.last() + 1 : 0); }
     // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
     auto arrival = copies_.record();
@@ -554,8 +567,9 @@ Result<EventPoint> CopyScheduler<D>::refuse_capture(const ConsumerStream& consum
     if (!capturing) { return capturing.error(); }
     if (*capturing) {
         return Error{ErrorKind::unsupported,
-                     "the stream is being captured, and this lease needs an event that a graph cannot "
-                     "hold: capture with Residency::capture, or keep all weights resident"};
+                     "the stream is being captured, and this lease needs an event that a graph cannot hold: where "
+                     "everything is resident, bring it before the capture, by drain() of a planned composition, by a "
+                     "pass and drain() of others; where weights stream, use Residency::capture"};
     }
     return EventPoint{0};
 }

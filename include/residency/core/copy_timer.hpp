@@ -2,15 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <vector>
+#include <limits>
+#include <optional>
+#include <span>
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/model/sort.hpp"
+#include "residency/model/number.hpp"
+#include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -18,6 +22,20 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 struct CopyCost {
     double seconds_per_byte = 0;  ///< 0: not measured
     double latency_seconds = 0;
+};
+
+/// Keeps the two shortest of some times.
+struct Shortest {
+    static constexpr double none = (std::numeric_limits<double>::max)();
+    double first = none;
+    double second = none;
+
+    void add(double seconds) noexcept {
+        second = (std::min)(second, (std::max)(first, seconds));
+        first = (std::min)(first, seconds);
+    }
+    /// Whether the second one lies within that factor.
+    [[nodiscard]] bool agrees(double factor) const noexcept { return second < none && second <= first * factor; }
 };
 
 /// Times copies between two buffers of its own, on a stream of its own. Gives everything back when it is destroyed.
@@ -31,12 +49,19 @@ public:
 
     /// Blocks. The copies go to the device from pinned host memory, or from the device (`within_device`: twice the bytes there).
     [[nodiscard]] Status open(std::uint64_t bytes, bool within_device);
-    /// Blocks. The line through the median times of calls of two sizes; of one size where they are equal, without a latency.
+    /// Blocks. The line through the least times of calls of two sizes; of one size where they are equal, without a latency. Calls of both
+    /// sizes are timed by turns, in bursts, until two bursts of each agree: what else the link carries only lengthens them.
     /// Precondition: short_bytes <= long_bytes <= the bytes that it was opened with.
     [[nodiscard]] Result<CopyCost> measure(std::uint64_t short_bytes, std::uint64_t long_bytes);
 
 private:
-    [[nodiscard]] Result<double> seconds_per_call(std::uint64_t bytes);
+    /// Bursts of one size, at most: a link that others use is watched for as long as that.
+    static constexpr std::size_t most_bursts = 16;
+    /// How far the two shortest bursts may lie apart.
+    static constexpr double agreement = 1.005;
+
+    /// Blocks. The seconds that one call takes, of a few in a row.
+    [[nodiscard]] Result<double> burst(std::uint64_t bytes);
 
     D* device_;
     void* host_ = nullptr;
@@ -46,6 +71,87 @@ private:
     bool has_stream_ = false;
     std::array<typename D::Event, 2> events_{};
     std::size_t created_ = 0;  // events
+};
+
+/// Times long calls of copies that a Residency makes, one at a time, so that a link that was busy while it was measured is not planned for ever.
+/// After `most_calls` calls nothing is recorded any more.
+template <Device D>
+class LinkWatch {
+public:
+    using Stream = typename D::Stream;
+
+    /// Shorter calls say more of the latency than of the rate.
+    static constexpr std::uint64_t least_bytes = std::uint64_t{4} << 20;
+    static constexpr std::uint32_t most_calls = 64;
+
+    [[nodiscard]] Status open(D& device) {
+        for (auto& event : events_) {
+            auto created = device.create_event(Timing::on);
+            if (!created) {
+                close(device);
+                return created.error();
+            }
+            event = *created;
+        }
+        state_ = State::idle;
+        return {};
+    }
+    void close(D& device) noexcept {
+        for (auto& event : events_) {
+            if (event) { static_cast<void>(device.destroy_event(*event).has_value()); }
+        }
+        abandon();
+    }
+    /// Forgets the events without a device call.
+    void abandon() noexcept {
+        events_ = {};
+        state_ = State::closed;
+    }
+
+    /// Around a call. What fails costs a measurement.
+    /// @{
+    void begins(D& device, std::span<const transport::Fetch> fetches, Stream stream) noexcept {
+        if (state_ != State::idle) { return; }
+        bytes_ = 0;
+        for (const transport::Fetch& fetch : fetches) { bytes_ += fetch.bytes; }
+        if (bytes_ >= least_bytes && device.record(*events_[0], stream)) { state_ = State::begun; }
+    }
+    void ended(D& device, Stream stream) noexcept {
+        if (state_ != State::begun) { return; }
+        state_ = device.record(*events_[1], stream) ? State::ended : State::idle;
+    }
+    /// @}
+    /// Reads the call that was timed, if it is complete. Does not block.
+    [[nodiscard]] Status collect(D& device) {
+        if (state_ != State::ended) { return {}; }
+        const auto done = device.is_complete(*events_[1]);
+        if (done && !*done) { return {}; }
+        state_ = State::idle;
+        if (!done) { return done.error(); }
+        const auto time = device.elapsed(*events_[0], *events_[1]);
+        if (!time) { return time.error(); }
+        if (time->count() > 0) {
+            per_byte_.add(std::chrono::duration<double>(*time).count() / static_cast<double>(bytes_));
+        }
+        if (++calls_ == most_calls) { close(device); }
+        return {};
+    }
+    /// Bytes per second that two calls have reached; 0: none yet.
+    [[nodiscard]] double bytes_per_second() const noexcept { return 1 / per_byte_.second; }
+
+private:
+    enum class State : std::uint8_t {
+        closed,
+        idle,
+        begun,
+        ended,  // to be read
+    };
+
+    State state_ = State::closed;
+    std::array<std::optional<typename D::Event>, 2> events_;
+    std::uint64_t bytes_ = 0;  // of the call that is timed
+    std::uint32_t calls_ = 0;  // that were read
+    Shortest per_byte_;        // seconds
 };
 
 template <Device D>
@@ -83,36 +189,39 @@ Status CopyTimer<D>::open(std::uint64_t bytes, bool within_device) {
 
 template <Device D>
 Result<CopyCost> CopyTimer<D>::measure(std::uint64_t short_bytes, std::uint64_t long_bytes) {
-    const auto long_call = seconds_per_call(long_bytes);
-    if (!long_call) { return long_call.error(); }
-    if (short_bytes == long_bytes) { return CopyCost{*long_call / static_cast<double>(long_bytes), 0}; }
-    const auto short_call = seconds_per_call(short_bytes);
-    if (!short_call) { return short_call.error(); }
-    const double slope = (*long_call - *short_call) / static_cast<double>(long_bytes - short_bytes);
-    if (!(slope > 0)) { return CopyCost{}; }
-    const double latency = *short_call - static_cast<double>(short_bytes) * slope;
+    const bool is_one_size = short_bytes == long_bytes;
+    Shortest long_call, short_call;
+    const auto is_known = [&] { return long_call.agrees(agreement) && (is_one_size || short_call.agrees(agreement)); };
+    for (std::size_t bursts = 0; bursts <= most_bursts && !is_known(); ++bursts) {
+        const auto in_long = burst(long_bytes);
+        if (!in_long) { return in_long.error(); }
+        const auto in_short = is_one_size ? in_long : burst(short_bytes);
+        if (!in_short) { return in_short.error(); }
+        if (bursts == 0) { continue; }  // the first one warms up
+        long_call.add(*in_long);
+        short_call.add(*in_short);
+    }
+    if (is_one_size) { return CopyCost{long_call.first / static_cast<double>(long_bytes), 0}; }
+    const double slope = (long_call.first - short_call.first) / static_cast<double>(long_bytes - short_bytes);
+    if (!residency::detail::is_positive(slope)) { return CopyCost{}; }
+    const double latency = short_call.first - static_cast<double>(short_bytes) * slope;
     return CopyCost{slope, latency > 0 ? latency : 0};
 }
 
 template <Device D>
-Result<double> CopyTimer<D>::seconds_per_call(std::uint64_t bytes) {
+Result<double> CopyTimer<D>::burst(std::uint64_t bytes) {
     // Several calls between two events, so that the events' own cost vanishes.
     const int calls = host_ != nullptr ? 8 : 4;
     const Copy copy{to_, host_ != nullptr ? host_ : from_, bytes};
-    std::vector<double> seconds;
-    for (int repeat = 0; repeat < 5; ++repeat) {
-        if (auto done = device_->record(events_[0], stream_); !done) { return done.error(); }
-        for (int i = 0; i < calls; ++i) {
-            if (auto done = device_->copy({&copy, 1}, stream_); !done) { return done.error(); }
-        }
-        if (auto done = device_->record(events_[1], stream_); !done) { return done.error(); }
-        if (auto done = device_->synchronize(stream_); !done) { return done.error(); }
-        auto elapsed = device_->elapsed(events_[0], events_[1]);
-        if (!elapsed) { return elapsed.error(); }
-        if (repeat > 0) { seconds.push_back(std::chrono::duration<double>(*elapsed).count() / calls); }
+    if (auto done = device_->record(events_[0], stream_); !done) { return done.error(); }
+    for (int i = 0; i < calls; ++i) {
+        if (auto done = device_->copy({&copy, 1}, stream_); !done) { return done.error(); }
     }
-    residency::detail::sort(seconds);
-    return (seconds[1] + seconds[2]) / 2;
+    if (auto done = device_->record(events_[1], stream_); !done) { return done.error(); }
+    if (auto done = device_->synchronize(stream_); !done) { return done.error(); }
+    const auto elapsed = device_->elapsed(events_[0], events_[1]);
+    if (!elapsed) { return elapsed.error(); }
+    return std::chrono::duration<double>(*elapsed).count() / calls;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

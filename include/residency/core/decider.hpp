@@ -191,6 +191,9 @@ public:
 
     /// Enqueues copies of whole storages that must stay resident, where holds_residents(). Precondition: no lease is open.
     [[nodiscard]] virtual Status bring_residents(std::span<const StorageId>) { return {}; }
+    /// Where nothing streams: enqueues copies of what steps read and the device does not hold, so that no pass brings anything. What an open
+    /// lease is in the way of comes later. Precondition: the streams are drained. Blocks where something lies elsewhere than planned.
+    [[nodiscard]] virtual Status bring_everything() { return {}; }
     /// Withdraws what was announced to the transport.
     virtual void forget_ahead() {}
 
@@ -208,6 +211,9 @@ public:
     [[nodiscard]] virtual std::optional<std::chrono::nanoseconds> bound() const noexcept { return std::nullopt; }
     /// Whether other compute times or another order of the steps give another plan.
     [[nodiscard]] virtual bool makes_plans() const noexcept { return false; }
+    /// Copies were seen to reach so many bytes per second. Whether a plan for the present schedule is to be made again, since the link was
+    /// measured slower.
+    [[nodiscard]] virtual bool correct_link(double) noexcept { return false; }
     /// The compute time of each step, in seconds, that the plan in force assumes; empty where none is assumed.
     [[nodiscard]] virtual std::span<const double> planned_step_seconds() const noexcept { return {}; }
     /// Null: passes of this composition cannot be captured.

@@ -51,7 +51,7 @@ struct LearningReport {
     std::uint32_t replans = 0;      ///< times that the pass was planned again for what was learned, order included
     /// Steps that have no measured time, because their leases overlap others: what ran in one cannot be told from what ran in the other.
     std::uint32_t overlapping_steps = 0;
-    /// While measuring, passes that were not measured because the measured one before them is not complete: the host runs so far ahead.
+    /// While measuring, passes that were not measured because as many as are measured at once are not complete: the host runs so far ahead.
     std::uint64_t passes_ahead = 0;
 
     friend bool operator==(const LearningReport&, const LearningReport&) = default;  ///< compares all members

@@ -68,46 +68,43 @@ public:
     }
 
     /// The device address of a weight's first byte; null if the weight has no bytes. Precondition: the lease covers the weight. An
-    /// address is valid until the lease ends, so that a temporary lease gives none.
-    [[nodiscard]] const std::byte* data(WeightId weight) const& noexcept {
-        check(weight);
-        return session_->address(weight);
-    }
+    /// address is valid until the lease ends, so that a temporary lease gives none. Without assertions the address of what no lease covers
+    /// is null, and so is any of a lease that has ended.
+    [[nodiscard]] const std::byte* data(WeightId weight) const& noexcept { return address_of<std::byte>(weight); }
     const std::byte* data(WeightId weight) const&& = delete;
     /// Where a weight lies that kernels read packed (codec/bf16_tiles.cuh); no data: kernels read it raw, at data(). Precondition: the lease
     /// covers the weight.
     [[nodiscard]] PackedWeight packed(WeightId weight) const& noexcept {
         check(weight);
-        return session_->packed(weight);
+        return is_leased(weight) ? session_->packed(weight) : PackedWeight{};
     }
     PackedWeight packed(WeightId weight) const&& = delete;
     /// The same as elements of type T. Precondition: matches<T>() of the weight's dtype.
     template <class T>
     [[nodiscard]] const T* get(WeightId weight) const& noexcept {
-        session_->template check_type<T>(weight);
-        return reinterpret_cast<const T*>(data(weight));
+        return address_of<T>(weight);
     }
     template <class T>
     const T* get(WeightId weight) const&& = delete;
     /// All bytes of a weight on the device.
     [[nodiscard]] std::span<const std::byte> bytes(WeightId weight) const& noexcept {
-        return {data(weight), static_cast<std::size_t>(session_->catalog().weight(weight).bytes)};
+        const std::byte* const at = data(weight);
+        return {at, at == nullptr ? 0 : static_cast<std::size_t>(session_->catalog().weight(weight).bytes)};
     }
     std::span<const std::byte> bytes(WeightId weight) const&& = delete;
     /// All elements of a weight on the device. Precondition: its bytes are a multiple of sizeof(T).
     template <class T>
     [[nodiscard]] std::span<const T> span(WeightId weight) const& noexcept {
-        const std::uint64_t bytes = session_->catalog().weight(weight).bytes;
-        RESIDENCY_ASSERT(bytes % sizeof(T) == 0, "ask for elements of the weight's own size");
-        return {get<T>(weight), static_cast<std::size_t>(bytes / sizeof(T))};
+        const std::size_t size = bytes(weight).size();
+        RESIDENCY_ASSERT(size % sizeof(T) == 0, "ask for elements of the weight's own size");
+        return {get<T>(weight), size / sizeof(T)};
     }
     template <class T>
     std::span<const T> span(WeightId weight) const&& = delete;
     /// The same address, not const: for kernels of C style whose parameters are not, and which only read. Writable are mutable weights.
     template <class T = void>
     [[nodiscard]] T* address(WeightId weight) const& noexcept {
-        check(weight);
-        return session_->template typed_address<T>(weight);
+        return address_of<T>(weight);
     }
     template <class T = void>
     T* address(WeightId weight) const&& = delete;
@@ -117,7 +114,7 @@ public:
         check(weight);
         RESIDENCY_ASSERT(session_->catalog().storage(session_->catalog().storage_of(weight)).is_mutable,
                          "only mutable weights are written: declare the storage so in the catalog");
-        return session_->template typed_address<T>(weight);
+        return address_of<T>(weight);
     }
     template <class T>
     T* writable(WeightId weight) const&& = delete;
@@ -161,6 +158,14 @@ private:
     void check([[maybe_unused]] WeightId weight) const noexcept {
         check_open();
         RESIDENCY_ASSERT(covers(weight), "ask a lease only for the weights that it was acquired for");
+    }
+    [[nodiscard]] bool is_leased(WeightId weight) const noexcept {
+        return session_ != nullptr && session_->is_leased(weight);
+    }
+    template <class T>
+    [[nodiscard]] T* address_of(WeightId weight) const noexcept {
+        check(weight);
+        return is_leased(weight) ? session_->template typed_address<T>(weight) : nullptr;
     }
 
     core::Session<D>* session_ = nullptr;

@@ -8,14 +8,15 @@
 #include "residency/core/copy_timer.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/model/number.hpp"
 #include "residency/plan/link.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Blocks for about 20 ms. Measures rate and latency of copies to the device: the median time of calls of two sizes, and the line
-/// through both. Uses at most `device_bytes` of device memory during the call, and as much pinned host memory; 32 MiB are enough. The
-/// latency of a graph's copy node cannot be measured from outside: it keeps its default ratio to that of a call. With less than 64 KiB
-/// nothing is measured, and the defaults are returned.
+/// Blocks for 20 to 90 ms: the longer, the more others use the link. Measures rate and latency of copies to the device: the least time of
+/// calls of two sizes, and the line through both. Uses at most `device_bytes` of device memory during the call, and as much pinned host
+/// memory; 32 MiB are enough. The latency of a graph's copy node cannot be measured from outside: it keeps its default ratio to that of a
+/// call. With less than 64 KiB nothing is measured, and the defaults are returned.
 template <Device D>
 [[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
     constexpr std::uint64_t granule = std::uint64_t{64} << 10;
@@ -29,7 +30,7 @@ template <Device D>
     const auto cost = timer.measure(short_bytes, long_bytes);
     if (!cost) { return cost.error(); }
     plan::Link link;
-    if (!(cost->seconds_per_byte > 0)) { return link; }
+    if (!detail::is_positive(cost->seconds_per_byte)) { return link; }
     link.bytes_per_second = 1 / cost->seconds_per_byte;
     if (short_bytes < long_bytes) {
         const double node_ratio = link.node_latency_seconds / link.latency_seconds;
@@ -51,7 +52,8 @@ template <Device D>
     if (auto opened = timer.open(bytes, true); !opened) { return opened.error(); }
     const auto cost = timer.measure(bytes / 2, bytes);
     if (!cost) { return cost.error(); }
-    return cost->seconds_per_byte > 0 ? 2 / cost->seconds_per_byte : plan::default_memory_bytes_per_second;
+    return detail::is_positive(cost->seconds_per_byte) ? 2 / cost->seconds_per_byte
+                                                       : plan::default_memory_bytes_per_second;
 }
 
 #if RESIDENCY_EXCEPTIONS

@@ -97,6 +97,10 @@ public:
         announced_ = 0;
     }
 
+    /// Where nothing streams: brings all residents, at home, except where a lease is in the way. The streams are drained. Blocks if chunks lie
+    /// elsewhere, or a use was lost.
+    [[nodiscard]] Status bring_everything();
+
     /// Brings memory to the state in which a graph of a pass begins and ends: residents are there, and calls [0, cut) of the pass.
     /// Blocks if a use was lost or chunks lie elsewhere.
     [[nodiscard]] Status reach_cut();
@@ -438,6 +442,19 @@ void PlanPlayer<Pool>::read_ahead() {
                store_->contents().call(static_cast<std::uint32_t>(announced_ % calls_.calls_per_pass())))) {
         ++announced_;
     }
+}
+
+template <pool::PlannedPool Pool>
+Status PlanPlayer<Pool>::bring_everything() {
+    const PlanMode now = mode();
+    if (!store_->table().all_stay() || now == PlanMode::unmapped || now == PlanMode::capturing) { return {}; }
+    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
+    if (!store_->has_remapped() || unplanned_ + resident_leases_ + steps_.open_leases() > 0) { return {}; }
+    // Where residents had to leave their places, what no step reads leaves in turn.
+    if (!uses_->records_residents()) { return {}; }
+    if (auto restored = store_->restore_remapped(); !restored) { return restored; }
+    return loader_->load_absent(store_->plan().residents());
 }
 
 template <pool::PlannedPool Pool>

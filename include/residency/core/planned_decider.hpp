@@ -23,6 +23,7 @@
 #include "residency/core/plan_mode.hpp"
 #include "residency/core/plan_player.hpp"
 #include "residency/core/unrecorded_uses.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/model/step_range.hpp"
@@ -153,6 +154,7 @@ public:
         return {};
     }
     [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override;
+    [[nodiscard]] Status bring_everything() override { return player_.bring_everything(); }
     void forget_ahead() override { player_.forget_ahead(); }
     [[nodiscard]] bool is_streaming() const noexcept override { return player_.calls_per_pass() > 0; }
     [[nodiscard]] MemoryUse memory_use() const override {
@@ -163,6 +165,19 @@ public:
         return std::chrono::nanoseconds{std::llround(plan().bound_seconds() * 1e9)};
     }
     [[nodiscard]] bool makes_plans() const noexcept override { return !plan_factory_.is_given(); }
+    [[nodiscard]] bool correct_link(double bytes_per_second) noexcept override {
+        constexpr double spread = 1.01;  // of measurements of one link
+        plan::Link link = problem().link;
+        if (!is_link_measured_ || bytes_per_second <= link.bytes_per_second * spread) { return false; }
+        link.bytes_per_second = bytes_per_second;
+        set_measured_link(link);
+        return true;
+    }
+    /// The plans made from now on are for that link, which correct_link() may correct.
+    void set_measured_link(const plan::Link& link) noexcept {
+        plan_factory_.set_link(link);
+        is_link_measured_ = true;
+    }
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override {
         return plan_factory_.problem().compute_seconds;
     }
@@ -213,6 +228,7 @@ private:
     [[nodiscard]] Status adopt(KnownPlan next, std::uint64_t cap_bytes);
 
     PlanFactory plan_factory_;
+    bool is_link_measured_ = false;
     bool in_foreign_capture_ = false;  // the current pass
     DeciderContext<Device> context_;
     ChunkStore<Pool> store_;
@@ -275,7 +291,7 @@ Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const p
     if (!plan_factory_.knows_link()) {
         auto link = try_measure_link(*context.device, cap_bytes);
         if (!link) { return link.error(); }
-        plan_factory_.set_link(*link);
+        set_measured_link(*link);
     }
     if (!plan_factory_.knows_memory_rate()) {
         auto rate = try_measure_memory(*context.device, cap_bytes);
@@ -421,35 +437,36 @@ std::span<const StepRange> PlannedDecider<Pool>::ranges() const {
 template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::check_range(const AccessPoint& access) const {
     const ChunkTable& table = store_.table();
-    std::vector<bool> counted(table.chunks(), false);
-    std::uint64_t chunks = 0;
+    std::vector<bool> is_held(table.chunks(), false), is_asked(table.chunks(), false);
+    std::uint64_t held = 0, asked = 0;  // chunks
     for (std::uint32_t chunk = 0; chunk < table.chunks(); ++chunk) {
         const bool stays = !plan().is_cyclic() && table.stays(chunk);
-        if (!stays && !store_.is_leased(chunk) && store_.may_leave(chunk)) { continue; }
-        counted[chunk] = true;
-        ++chunks;
+        is_held[chunk] = stays || store_.is_leased(chunk) || !store_.may_leave(chunk);
+        held += is_held[chunk] ? 1U : 0U;
     }
-    const std::uint64_t before = chunks;
     const std::uint32_t first = access.first_step();
     std::uint32_t fits = first;
     for (std::uint32_t step = first; step <= access.step; ++step) {
         for (const StorageId id : context_.order->storages_at(step)) {
             for (const std::uint32_t chunk : store_.contents().chunks(id)) {
-                if (!counted[chunk]) { ++chunks; }
-                counted[chunk] = true;
+                if (is_asked[chunk]) { continue; }
+                is_asked[chunk] = true;
+                ++asked;
+                held -= is_held[chunk] ? 1U : 0U;
             }
         }
-        if (chunks <= plan().slots_held() && fits == step) { fits = step + 1; }
+        if (asked + held <= plan().slots_held() && fits == step) { fits = step + 1; }
     }
     if (fits > access.step) { return {}; }
-    const auto bytes = [&](std::uint64_t count) { return count * plan().chunk_bytes(); };
-    std::string message = "they need " + std::to_string(bytes(chunks - before)) + " bytes together, in chunks of " +
-                          std::to_string(plan().chunk_bytes()) + ", beside " + std::to_string(bytes(before)) +
-                          " that are leased or stay, and the budget holds " + std::to_string(plan().held_bytes());
+    using residency::detail::in_bytes;
+    const std::uint64_t asked_bytes = asked * plan().chunk_bytes(), held_bytes = held * plan().chunk_bytes();
+    std::string message = "they need " + in_bytes(asked_bytes) + " together, in chunks of " +
+                          in_bytes(plan().chunk_bytes()) + ", beside " + in_bytes(held_bytes) +
+                          " that are leased or stay, and the budget holds " + in_bytes(plan().held_bytes());
     message += fits > first ? "; steps [" + std::to_string(first) + ", " + std::to_string(fits) + ") would fit"
                             : "; no range from there would fit: end leases first";
     return Error{ErrorKind::budget, message + "; Residency::ranges() says into which ranges a pass falls",
-                 BudgetNumbers{bytes(chunks), plan().budget_bytes(), bytes(before), plan().floor_bytes(), fits}};
+                 BudgetNumbers{asked_bytes, plan().budget_bytes(), held_bytes, plan().floor_bytes(), fits}};
 }
 
 template <pool::PlannedPool Pool>

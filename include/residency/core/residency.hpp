@@ -114,8 +114,8 @@ public:
     /// pass is open), unsupported (the caller captures the stream, and weights are streamed). With everything resident such a capture is accepted: the caller's graph then holds the addresses of today and must not be
     /// launched after a change of the budget, which nothing checks. A CapturedPass is checked.
     [[nodiscard]] Result<Pass> try_begin(Stream stream) {
-        if (auto begun = session_->begin_pass(stream); !begun) { return session_->told(begun.error()); }
-        return Pass{session_.get()};
+        if (auto begun = session().begin_pass(stream); !begun) { return session().told(begun.error()); }
+        return Pass{&session()};
     }
 #if RESIDENCY_EXCEPTIONS
     /// As try_begin(), but throws Exception.
@@ -155,31 +155,31 @@ public:
     /// in one image, which cannot be laid out again under a lease; or leases are open and the pool is not a pool::ResizablePool, of which
     /// every weight leaves for another budget); or the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) {
-        return session_->told(session_->set_budget(budget));
+        return session().told(session().set_budget(budget));
     }
     /// Gives back pending bytes of the last change of the budget, as far as possible now, and returns its outcome so far. Does not block.
-    [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session_->told(session_->reclaim_pending()); }
+    [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session().told(session().reclaim_pending()); }
     /// The outcome of the last change of the budget so far.
-    [[nodiscard]] const BudgetChange& budget_change() const noexcept { return session_->budget_change(); }
+    [[nodiscard]] const BudgetChange& budget_change() const noexcept { return session().budget_change(); }
     /// Bytes held beyond the budget in force, because open leases keep them.
-    [[nodiscard]] std::uint64_t pending_bytes() const { return session_->pending_bytes(); }
+    [[nodiscard]] std::uint64_t pending_bytes() const { return session().pending_bytes(); }
     /// Blocks until the device is idle, then changes the schedule, between passes. Error budget: the budget is below the floor of the new
     /// schedule; the old one stays.
     [[nodiscard]] Status try_set_schedule(Schedule schedule) {
-        return session_->told(session_->set_schedule(std::move(schedule)));
+        return session().told(session().set_schedule(std::move(schedule)));
     }
     /// Blocks until all uses and copies are complete, then gives all device memory back, between passes, when no lease is open: no weight has an
     /// address until try_resume(), and generation() changes. What kernels wrote to mutable weights is copied to pinned host memory.
     /// Meanwhile passes, captures and other schedules are refused (wrong_state); another budget is for try_resume(). Captured passes
     /// become stale. Does nothing where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the
     /// device's own: if is_suspended() then, memory is still held, and another call goes on.
-    [[nodiscard]] Status try_suspend() { return session_->told(session_->suspend()); }
+    [[nodiscard]] Status try_suspend() { return session().told(session().suspend()); }
     /// Blocks until what kernels wrote is on the device again; other weights come with the next pass. Plans nothing, unless the budget has
     /// changed. Does nothing where it is not suspended. Errors, after which it is suspended as before: out_of_memory, budget, or the device's
     /// own.
-    [[nodiscard]] Status try_resume() { return session_->told(session_->resume()); }
+    [[nodiscard]] Status try_resume() { return session().told(session().resume()); }
     /// Between try_suspend() and try_resume().
-    [[nodiscard]] bool is_suspended() const noexcept { return session_->is_suspended(); }
+    [[nodiscard]] bool is_suspended() const noexcept { return session().is_suspended(); }
     /// Replaces the bytes of weights at their sources, between passes, when no lease is open: `write()` does it, in host memory or in files (of
     /// the same size), and returns void or a Status. Blocks: until all uses and copies are complete, before; until what the device holds of
     /// these weights is new, after. No pass sees both. Nothing of this Residency reads the sources while `write()` runs; others that
@@ -210,21 +210,22 @@ public:
     }
     /// The acquisitions of the last pass that ended, in order, as a schedule. Needs Options::record.
     [[nodiscard]] Result<Schedule> try_recorded_schedule(Cycle cycle = Cycle::cyclic) const {
-        return session_->recorded_schedule(cycle);
+        return session().recorded_schedule(cycle);
     }
     /// Tells `observer`, such as a TimelineRecorder, of all work that is enqueued from now on; null: nobody. Between passes, when no lease
     /// is open (wrong_state). Costs nothing where nobody is told. The observer outlives this Residency and its captured passes, or is taken
     /// away by another call once they are gone.
     [[nodiscard]] Status try_observe(core::WorkObserver<Device>* observer) {
-        return session_->told(session_->observe(observer));
+        return session().told(session().observe(observer));
     }
-    /// Blocks until all uses and copies so far are complete; then returns try_transport_status(), and brings again what could not be read.
-    [[nodiscard]] Status try_drain() { return session_->told(session_->drain()); }
+    /// Blocks until all uses and copies so far are complete; then returns try_transport_status(), and brings again what could not be read. Of a
+    /// planned composition that streams nothing, everything that steps read is on the device then: a capture of the caller's may begin.
+    [[nodiscard]] Status try_drain() { return session().told(session().drain()); }
     /// The first failure of the transport's threads; success for a transport without threads. Does not block. Success after the stream of a
     /// pass was synchronized, before the next one begins, says that every byte that the pass read is the source's. A failure stays until
     /// try_begin, try_drain, try_set_budget or try_set_schedule has returned it: that call waits for the device, and brings the bytes again.
     /// While a lease covers them, it returns wrong_state instead.
-    [[nodiscard]] Status try_transport_status() const { return session_->transport_status(); }
+    [[nodiscard]] Status try_transport_status() const { return session().transport_status(); }
 #if RESIDENCY_EXCEPTIONS
     /// As try_capture(), but throws Exception.
     template <class Body, CapturingDevice D = Device>
@@ -272,20 +273,20 @@ public:
 #endif
 
     /// May ask the device whether a pass is complete. Does not block.
-    [[nodiscard]] Statistics statistics() const { return session_->statistics(); }
+    [[nodiscard]] Statistics statistics() const { return session().statistics(); }
     /// What streams waited for bytes, and why, by step of the schedule: of the last pass that was timed and is complete, as Statistics::stalls.
     /// Empty unless Options::time_stalls. A range of steps that was leased together counts to its first. Valid until the next call.
-    [[nodiscard]] std::span<const Stalls> step_stalls() const noexcept { return session_->step_stalls(); }
+    [[nodiscard]] std::span<const Stalls> step_stalls() const noexcept { return session().step_stalls(); }
     /// The budget in force, and which source set it.
-    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return session_->budget(); }
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return session().budget(); }
     /// The first failure of an operation that cannot report one: the end of a lease or of a pass.
-    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return session_->failure(); }
+    [[nodiscard]] const std::optional<Error>& failure() const noexcept { return session().failure(); }
     /// Of the weights.
-    [[nodiscard]] const Catalog& catalog() const noexcept { return session_->catalog(); }
+    [[nodiscard]] const Catalog& catalog() const noexcept { return session().catalog(); }
     /// In force.
-    [[nodiscard]] const Schedule& schedule() const noexcept { return session_->schedule(); }
+    [[nodiscard]] const Schedule& schedule() const noexcept { return session().schedule(); }
     /// Where the weights are used.
-    [[nodiscard]] Device& device() noexcept { return session_->device(); }
+    [[nodiscard]] Device& device() noexcept { return session().device(); }
     /// The policies of an online composition, for those that take hints.
     [[nodiscard]] Evictor& evictor() noexcept
         requires(!Composition::is_planned)
@@ -305,7 +306,7 @@ public:
     template <class T = void>
     [[nodiscard]] T* address(WeightId weight) const noexcept {
         RESIDENCY_ASSERT(catalog().contains(weight), "pass an id of the catalog");
-        return session_->template typed_address<T>(weight);
+        return session().template typed_address<T>(weight);
     }
     /// Counts the changes of addresses: as long as it is the same, address() is the same for every weight. May change with the budget,
     /// the schedule, where a pass begins (Options::learn), and where a failed device call is made good: compare it after an acquire.
@@ -353,22 +354,27 @@ private:
     template <CapturingDevice D, class Body>
     [[nodiscard]] Result<CapturedPass<D>> captured(Stream stream, Timing timing, Body& body) {
         detail::Attempt attempt;
-        auto graph = session_->capture(stream, timing, [&] {
-            Pass pass{session_.get()};
+        auto graph = session().capture(stream, timing, [&] {
+            Pass pass{&session()};
             Status status = attempt.run(body, pass);
             Status ended = pass.try_end();
             return status ? std::move(ended) : std::move(status);
         });
         attempt.rethrow();
-        if (!graph) { return session_->told(graph.error()); }
-        return CapturedPass<D>{*session_, *graph};
+        if (!graph) { return session().told(graph.error()); }
+        return CapturedPass<D>{session(), *graph};
     }
     template <class Write>
     [[nodiscard]] Status refreshed(std::optional<std::span<const WeightId>> weights, Write& write) {
         detail::Attempt attempt;
-        auto done = session_->told(session_->refresh(weights, [&] { return attempt.run(write); }));
+        auto done = session().told(session().refresh(weights, [&] { return attempt.run(write); }));
         attempt.rethrow();
         return done;
+    }
+
+    [[nodiscard]] core::Session<Device>& session() const noexcept {
+        RESIDENCY_ASSERT(session_ != nullptr, "this Residency was moved from: use the one that it was moved to");
+        return *session_;
     }
 
     std::unique_ptr<core::Session<Device>> session_;

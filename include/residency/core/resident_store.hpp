@@ -31,7 +31,8 @@ public:
         }
         held_bytes_ = pool::round_up(bytes_, device.allocation_granularity());
     }
-    /// Gives the host's storages their addresses. An error if one is not in pinned memory.
+    /// Gives the host's storages their addresses. An error if one is not in pinned memory, or if memory of any storage that is said to be
+    /// pinned is not pinned for this device.
     [[nodiscard]] Status view_host_storages(SessionState<D>& shared);
     /// Allocates, and enqueues the copies of all residents. Blocks while the device allocates.
     [[nodiscard]] Status bring_residents(SessionState<D>& shared);
@@ -55,11 +56,26 @@ private:
 
 template <Device D>
 Status ResidentStore<D>::view_host_storages(SessionState<D>& shared) {
+    const HostBytes* known = nullptr;  // that the device has pinned
     for (std::uint32_t i = 0; i < shared.states.size(); ++i) {
         const Storage& storage = shared.catalog.storages()[i];
-        if (storage.placement != Placement::host || storage.bytes == 0) { continue; }
+        if (storage.bytes == 0) { continue; }
         const auto* source = std::get_if<HostSource>(&storage.source);
-        if (source == nullptr || source->host->kind() != HostMemory::pinned) {
+        const bool is_pinned = source != nullptr && source->host->kind() == HostMemory::pinned;
+        if (is_pinned && source->host.get() != known) {
+            auto view = shared.device->device_view(source->host->data());
+            if (!view && view.error().kind() == ErrorKind::invalid_argument) {
+                return Error{ErrorKind::invalid_argument,
+                             shared.catalog.describe(StorageId{i}) +
+                                 " is said to lie in pinned memory, which this device has not pinned: pin it by this "
+                                 "device, or say HostMemory::pageable"};
+            }
+            // A device that pins nothing copies from any memory.
+            if (!view && view.error().kind() != ErrorKind::unsupported) { return view.error(); }
+            known = source->host.get();
+        }
+        if (storage.placement != Placement::host) { continue; }
+        if (!is_pinned) {
             return Error{ErrorKind::unsupported, shared.catalog.describe(StorageId{i}) +
                                                      " is to be read from the host, but its bytes are not in pinned "
                                                      "memory: pin them, or place it elsewhere"};

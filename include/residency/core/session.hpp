@@ -80,7 +80,11 @@ public:
                                                                       std::unique_ptr<Decider<D>> decider);
     Session(const Session&) = delete;
     Session& operator=(const Session&) = delete;
-    ~Session() { close(); }
+    ~Session() {
+        RESIDENCY_ASSERT(captured_passes_ == 0, "end every CapturedPass before the Residency that it was captured of");
+        close();
+        if constexpr (requires { shared_.device->users(); }) { shared_.device->users().remove(); }
+    }
 
     [[nodiscard]] Status begin_pass(Stream stream);
     [[nodiscard]] Status end_pass();
@@ -117,6 +121,10 @@ public:
                          "kernels read this weight packed: ask for Lease::packed()");
         const std::byte* base = state.unpacked != nullptr ? state.unpacked : state.address;
         return base == nullptr ? nullptr : const_cast<std::byte*>(base) + weight_offset_[index(weight)];
+    }
+    /// Whether a lease covers the storage of a weight.
+    [[nodiscard]] bool is_leased(WeightId weight) const noexcept {
+        return shared_.catalog.contains(weight) && shared_.states[index(weight_storage_[index(weight)])].leases > 0;
     }
     /// Where a weight lies that kernels read packed, while it is leased; no data: it is read raw.
     [[nodiscard]] PackedWeight packed(WeightId weight) const noexcept {
@@ -164,6 +172,14 @@ public:
     [[nodiscard]] bool is_learning(const CapturedGraph<D>& captured) const noexcept {
         return captured.clock != 0 && !is_stale(captured) && profiler_.wants_launch();
     }
+    /// A CapturedPass of a graph of this session begins.
+    void captured_pass_begins() noexcept { ++captured_passes_; }
+    /// It ends, and its graph with it.
+    void captured_pass_ends(const CapturedGraph<D>& captured) noexcept {
+        --captured_passes_;
+        static_cast<void>(shared_.device->destroy_graph(captured.graph).has_value());
+        if (captured.observer != nullptr) { captured.observer->graph_ends(captured.observed); }
+    }
     /// Counts the changes of the mapping. Precondition: the composition supports graphs.
     [[nodiscard]] std::uint64_t mapping_generation() const noexcept {
         return std::as_const(*shared_.decider).graphs()->mapping_generation();
@@ -195,7 +211,8 @@ public:
     template <class Write>
     [[nodiscard]] Status refresh(std::optional<std::span<const WeightId>> weights, Write&& write);
 
-    /// Blocks until every recorded use and every copy is complete, and gives back what a change of the budget left pending.
+    /// Blocks until every recorded use and every copy is complete, gives back what a change of the budget left pending, and where the decider
+    /// streams nothing, brings what is not there yet.
     [[nodiscard]] Status drain();
     [[nodiscard]] Status transport_status() const { return shared_.copy_scheduler.transport_status(); }
     /// Who is told of the work from now on; null: nobody. Between passes, when no lease is open.
@@ -250,6 +267,7 @@ private:
           suspension_{shared_},
           budget_{shared_, settings_.budget, settings_.reserve_bytes} {
         shared_.device = &device;
+        if constexpr (requires { device.users(); }) { device.users().add(); }
         shared_.catalog = std::move(catalog);
         shared_.decider = std::move(decider);
     }
@@ -276,6 +294,13 @@ private:
     /// Whether a step lies behind the expected end of the pass.
     [[nodiscard]] bool goes_beyond(std::uint32_t step) const noexcept {
         return step >= shared_.cursor.expected_steps() && step < schedule().size();
+    }
+    /// A lease on storages, or why there is none, with the numbers of the whole budget.
+    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
+                                       const ScheduleCursor::Found& found, std::optional<Stream> stream) {
+        auto lease = leases_.hold(storages, copy_storages, found, stream);
+        if (!lease) { return budget_.of_whole(lease.error()); }
+        return lease;
     }
     /// Adds a storage to those of this acquisition, once.
     void want(StorageId storage) {
@@ -344,6 +369,7 @@ private:
     std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
     std::uint32_t replans_ = 0;       // for what was learned
     ConsumerId pass_consumer_ = 0;    // of the pass's own stream
+    std::uint32_t captured_passes_ = 0;  // that have not ended
     Counters before_pass_;
     std::vector<StepRecord> recording_, recorded_;  // of the pass that is open, of the last one
 };
@@ -493,7 +519,7 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
     if (auto known = shared_.cursor.find(step, access, found); !known) { return known.error(); }
     access.is_announced = access.is_whole = access.is_by_step = true;
     const Schedule::Step& declared = schedule()[step];
-    auto lease = leases_.hold(declared.storages, false, found, stream);
+    auto lease = hold(declared.storages, false, found, stream);
     if (lease) { record_step(declared.weights); }
     tell_memory();
     return lease;
@@ -514,7 +540,7 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
     for (std::uint32_t step = range.first; step < range.last; ++step) {
         for (const StorageId storage : schedule().storages(step)) { want(storage); }
     }
-    auto lease = leases_.hold(wanted_, true, found, stream);
+    auto lease = hold(wanted_, true, found, stream);
     if (!lease) {
         return lease.error().in("steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) + ")");
     }
@@ -539,7 +565,7 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
         if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
         if (auto known = shared_.cursor.find(wanted, access, found); !known) { return known.error(); }
     }
-    auto lease = leases_.hold(wanted, !is_single, found, stream);
+    auto lease = hold(wanted, !is_single, found, stream);
     if (lease) { record_step(weights); }
     tell_memory();
     return lease;
@@ -676,6 +702,7 @@ Status Session<D>::resume() {
     check_caller();
     auto resumed = suspension_.resume(residents_, budget_.decider_cap_bytes());
     budget_.set_held_residents_bytes(residents_.held_now_bytes());
+    if (!resumed) { return budget_.why_not_taken(budget(), resumed.error()); }
     return resumed;
 }
 
@@ -779,6 +806,9 @@ Result<Schedule> Session<D>::recorded_schedule(Cycle cycle) const {
     if (!settings_.record) {
         return Error{ErrorKind::wrong_state, "nothing was recorded: set .record when the Residency is made"};
     }
+    if (recorded_.empty()) {
+        return Error{ErrorKind::wrong_state, "no pass has acquired anything yet: run one, then ask for its schedule"};
+    }
     return Schedule::try_recorded(shared_.catalog, recorded_, cycle);
 }
 
@@ -788,13 +818,15 @@ Status Session<D>::drain() {
     if (auto drained = shared_.drain(); !drained) { return drained; }
     shared_.collect_stalls();
     profiler_.collect();
-    if (!suspension_.is_suspended()) {
-        if (auto repaired = shared_.decider->repair(); !repaired) { return repaired; }
-    }
+    if (suspension_.is_suspended()) { return budget_.reclaim_pending(); }
+    Decider<D>& decider = *shared_.decider;
+    if (auto repaired = decider.repair(); !repaired) { return repaired; }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
-    if (!shared_.decider->has_pending()) { return {}; }
-    // What was copied within the device has to arrive, too.
-    if (auto drained = shared_.copy_scheduler.drain_all(); !drained) { return drained; }
+    if (auto brought = decider.bring_everything(); !brought) { return brought; }
+    const CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
+    if (!decider.has_pending() && copy_scheduler.has_arrived(copy_scheduler.last_arrival())) { return {}; }
+    // What was brought, or copied within the device, has to arrive, too.
+    if (auto drained = shared_.drain(); !drained) { return drained; }
     return budget_.reclaim_pending();
 }
 
@@ -896,12 +928,20 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;
     context.events = shared_.events.get();
-    if (auto opened = shared_.decider->open(context, needs_, budget_.decider_cap_bytes()); !opened) { return opened; }
+    if (auto opened = shared_.decider->open(context, needs_, budget_.decider_cap_bytes()); !opened) {
+        return budget_.why_not_taken(budget(), opened.error());
+    }
     shared_.unpacks = shared_.decider->unpacks();
     if (auto viewed = residents_.view_host_storages(shared_); !viewed) { return viewed; }
     if (auto opened = timer_.open(*shared_.device); !opened) { return opened; }
-    if (settings_.learn && shared_.decider->makes_plans()) { profiler_.begin(); }
-    return residents_.bring_residents(shared_);
+    if (settings_.learn && shared_.decider->makes_plans()) {
+        profiler_.begin();
+        if (auto watched = copy_scheduler.watch_link(); !watched) { return watched; }
+    }
+    if (auto brought = residents_.bring_residents(shared_); !brought) {
+        return budget_.why_not_taken(budget(), brought.error());
+    }
+    return {};
 }
 
 template <Device D>
@@ -945,9 +985,8 @@ Result<Schedule> Session<D>::schedule_to_open(Schedule schedule) {
 template <Device D>
 Status Session<D>::check_schedule(const Schedule& schedule) const {
     if (schedule.empty() || schedule.catalog_hash() == shared_.catalog.hash()) { return {}; }
-    return Error{ErrorKind::mismatch, "the schedule was made for another catalog: its hash is " +
-                                          std::to_string(schedule.catalog_hash()) + ", this catalog's is " +
-                                          std::to_string(shared_.catalog.hash())};
+    return Error{ErrorKind::mismatch, "the schedule was made for another catalog: " +
+                                          shared_.catalog.difference(schedule.catalog_outline())};
 }
 
 template <Device D>
@@ -1007,6 +1046,11 @@ Status Session<D>::learn(bool at_once) {
         shared_.order.adopted();
         profiler_.restart();
         return {};
+    }
+    const auto rate = shared_.copy_scheduler.link_rate();
+    shared_.keep_failure(rate ? Status{} : Status{rate.error()});
+    if (rate && shared_.decider->correct_link(*rate)) {
+        if (auto adopted = adopt_learned(Schedule{schedule()}); !adopted) { return adopted.error(); }
     }
     auto timed = profiler_.propose(shared_.decider->planned_step_seconds(), at_once);
     if (!timed) { return {}; }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -32,12 +31,8 @@ struct StallWait {
 };
 
 /// Times what streams wait for bytes, by events around each wait and around each call of copies, and says why: a demand miss says so itself.
-/// Of any other stall
-///  - as much as the steps since the stall before took less than the plan assumes is due to the declared time;
-///  - of the rest, as much as the link stood idle since the stall before is due to room where a copy had to wait for memory, or where there
-///    was none to bring it to, and was issued late otherwise;
-///  - what is left is the link's.
-/// What has the largest share is the cause. Read once the device is done with it; no call blocks.
+/// Of any other cause_of_stall() does: a call of copies had to wait for memory where its stream waited for a use, or a prefetch found no room.
+/// Read once the device is done with it; no call blocks.
 template <Device D>
 class StallClock {
 public:
@@ -127,7 +122,6 @@ private:
     [[nodiscard]] Status read_copy();
     template <class Told>
     [[nodiscard]] Status read_wait(std::span<const double> planned_seconds, const Told& told);
-    [[nodiscard]] StallCause cause_of(std::chrono::nanoseconds time, std::chrono::nanoseconds declared) const noexcept;
     /// What the plan assumes of the steps from the stall before up to this one; unset: it says nothing.
     [[nodiscard]] std::optional<double> planned_since_stall(std::span<const double> planned_seconds,
                                                             const StallWait& wait) const noexcept;
@@ -269,9 +263,13 @@ Status StallClock<D>::read_wait(std::span<const double> planned_seconds, const T
     const auto planned = planned_since_stall(planned_seconds, timed.wait);
     if (planned && after_stall_) {
         const auto taken = device_->elapsed(*after_stall_, timed.start);
-        if (taken) { declared = std::chrono::nanoseconds{static_cast<std::int64_t>(*planned * 1e9)} - *taken; }
+        if (taken) {
+            declared =
+                (std::max)(declared, std::chrono::nanoseconds{static_cast<std::int64_t>(*planned * 1e9)} - *taken);
+        }
     }
-    const Stall stall{timed.wait, *time, timed.wait.miss ? *timed.wait.miss : cause_of(*time, declared)};
+    const Stall stall{timed.wait, *time,
+                      timed.wait.miss ? *timed.wait.miss : cause_of_stall(*time, declared, idle_room_, idle_late_)};
     const StallTime one{1, stall.time};
     statistics_.total[stall.cause] += one;
     pass_[stall.cause] += one;
@@ -281,22 +279,6 @@ Status StallClock<D>::read_wait(std::span<const double> planned_seconds, const T
     last_stall_ = timed.wait;
     told(stall);
     return {};
-}
-
-template <Device D>
-StallCause StallClock<D>::cause_of(std::chrono::nanoseconds time, std::chrono::nanoseconds declared) const noexcept {
-    const std::chrono::nanoseconds none{};
-    declared = std::clamp(declared, none, time);
-    const auto room = (std::min)(time - declared, idle_room_);
-    const auto late = (std::min)(time - declared - room, idle_late_);
-    const std::array<std::pair<std::chrono::nanoseconds, StallCause>, 4> shares{
-        std::pair{time - declared - room - late, StallCause::link}, std::pair{room, StallCause::room},
-        std::pair{late, StallCause::issued_late}, std::pair{declared, StallCause::declared_time}};
-    auto largest = shares.front();
-    for (const auto& share : shares) {
-        if (share.first > largest.first) { largest = share; }
-    }
-    return largest.second;
 }
 
 template <Device D>

@@ -40,6 +40,7 @@ struct StallReport {
     std::string off_plan;
     /// Of leases that came out of the order of the schedule, in the last pass. Empty: there were none.
     std::string divergences;
+    bool times_first = false;         ///< the steps are still being measured: what else is said here is not certain
     bool divergences_first = false;   ///< they cost something, and what follows may come from them
     std::vector<StallAdvice> advice;  ///< each cause once
     /// Of the last pass of a timeline: how long the device ran nothing between steps, since the host did not submit in time. Empty: not

@@ -25,6 +25,13 @@ inline constexpr std::size_t stall_causes = 6;  ///< how many there are
 /// The name of the enumerator.
 [[nodiscard]] RESIDENCY_INLINE std::string_view to_string(StallCause cause) noexcept;
 
+/// The cause of a stall that took `time`, no demand miss: what has the largest share of it. All times in ns, none below 0.
+/// `sooner`: as much less than planned took the steps since the stall before; `idle_room`, `idle_late`: as long stood the link idle between
+/// the copies since then, where a copy had to wait for memory, and where none was enqueued. What is left is the link's.
+[[nodiscard]] RESIDENCY_INLINE StallCause cause_of_stall(std::chrono::nanoseconds time, std::chrono::nanoseconds sooner,
+                                                         std::chrono::nanoseconds idle_room,
+                                                         std::chrono::nanoseconds idle_late) noexcept;
+
 /// Times that streams waited, together.
 struct StallTime {
     std::uint64_t stalls = 0;         ///< their number

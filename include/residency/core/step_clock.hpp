@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -24,9 +25,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// lease of a range of steps is measured as a whole. Each step is measured `times_wanted` times, and of each range the smallest time is
 /// kept. Leases that overlap are not measured: one's time would hold the kernels and the waits of the other.
 ///
-/// One pass at a time is measured, and read once it is complete: passes that begin meanwhile are not measured. Of a schedule of more than
-/// `most_steps` steps, a pass measures a part. Passes that run by themselves are measured, or after open_in_graph() the launches of one graph,
-/// all steps in each, less what the events take there: 1.3 us each on an H100, two of them in each time.
+/// Up to `times_wanted` passes are measured before the first of them is complete, so that a host that never waits learns as much: each has
+/// events of its own, and is read once it is complete. Of a schedule of more than `most_steps` steps, a pass measures a part. Passes that run
+/// by themselves are measured, or after open_in_graph() the launches of one graph, all steps in each, less what the events take there:
+/// 1.3 us each on an H100, two of them in each time.
 template <Device D>
 class StepClock {
 public:
@@ -76,11 +78,11 @@ public:
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     [[nodiscard]] bool is_in_graph() const noexcept { return is_in_graph_; }
     /// The graph was launched. Precondition: its last launch was awaited.
-    void graph_launched() noexcept { state_ = State::ended; }
+    void graph_launched() noexcept { now().state = State::ended; }
     /// Blocks until the last launch of the graph is complete, and reads it.
     [[nodiscard]] Status await_graph(D& device) {
-        if (state_ != State::ended) { return {}; }
-        if (auto complete = device.synchronize(end_); !complete) { return complete; }
+        if (recordings_.empty() || now().state != State::ended) { return {}; }
+        if (auto complete = device.synchronize(now().end); !complete) { return complete; }
         return collect(device);
     }
     /// Another schedule: closes, and goes on with what was measured of that one. Gives what was measured of this one.
@@ -90,17 +92,22 @@ public:
     }
 
     /// A pass is measured now.
-    [[nodiscard]] bool is_running() const noexcept { return state_ == State::running; }
-    /// A pass that was measured has ended, and could not be read yet.
-    [[nodiscard]] bool has_unread() const noexcept { return state_ == State::ended; }
-    /// Called after everything that the beginning of a pass enqueues. The pass is measured if the last one was read.
+    [[nodiscard]] bool is_running() const noexcept { return !recordings_.empty() && now().state == State::running; }
+    /// As many passes as can be measured at once have ended and could not be read yet: the next one is not measured.
+    [[nodiscard]] bool is_full() const noexcept {
+        return recordings_.size() == times_wanted &&
+               std::ranges::all_of(recordings_, [](const Recording& each) { return each.state == State::ended; });
+    }
+    /// Called after everything that the beginning of a pass enqueues.
     [[nodiscard]] Status pass_began(D& device, typename D::Stream stream);
     /// Called before everything that the end of a pass enqueues.
     [[nodiscard]] Status pass_ended(D& device, typename D::Stream stream);
     /// A lease comes to a stream, and may wait there. No lease of steps that is open is timed then.
     void lease_comes() noexcept { ++leases_; }
     /// The gap that runs does not count: the pass waits in it.
-    void interrupt() noexcept { gap_.reset(); }
+    void interrupt() noexcept {
+        if (!recordings_.empty()) { now().gap.reset(); }
+    }
     /// A lease of the step is acquired in a way that cannot be timed.
     void miss(std::uint32_t step) noexcept {
         if (is_in_part({step, step + 1})) { mark({step, step + 1}).note({step, step + 1}); }
@@ -111,14 +118,14 @@ public:
     [[nodiscard]] Status start(D& device, const StepRange& steps, typename D::Stream stream);
     /// Called at the end of a lease if no event can be recorded.
     void drop(const StepRange& steps) noexcept {
-        if (is_in_part(steps)) { open_ -= std::exchange(mark(steps).is_started, false) ? 1U : 0U; }
+        if (is_in_part(steps)) { now().open -= std::exchange(mark(steps).is_started, false) ? 1U : 0U; }
     }
     /// Called at the end of a lease. Does nothing if it was not started, as with a ticket.
     [[nodiscard]] Status stop(D& device, const StepRange& steps, typename D::Stream stream);
     /// Called after everything that the end of a lease enqueues.
     [[nodiscard]] Status stopped(D& device, const StepRange& steps, typename D::Stream stream);
 
-    /// Reads the pass that was measured, if it is complete. Does not block. After a failure it is not read.
+    /// Reads the passes that were measured and are complete. Does not block. A pass whose reading fails is not read.
     [[nodiscard]] Status collect(D& device);
 
     [[nodiscard]] const Measured& measured() const noexcept { return measured_; }
@@ -150,23 +157,42 @@ private:
         }
     };
 
+    /// What one pass records.
+    struct Recording {
+        std::vector<Mark> marks;  // of the steps [first, first + marks.size())
+        std::uint32_t first = 0;
+        typename D::Event begin{}, end{};      // of the pass
+        std::optional<typename D::Event> gap;  // where what no lease has taken yet begins
+        std::optional<StepRange> last;         // that ended
+        State state = State::idle;
+        std::uint32_t open = 0;  // leases that are timed
+    };
+
+    [[nodiscard]] Recording& now() noexcept { return recordings_[now_]; }
+    [[nodiscard]] const Recording& now() const noexcept { return recordings_[now_]; }
     // A lease has the mark of its first step in the part that is measured.
     [[nodiscard]] std::size_t mark_of(const StepRange& steps) const noexcept {
-        return steps.first > first_ ? steps.first - first_ : 0;
+        return steps.first > now().first ? steps.first - now().first : 0;
     }
     [[nodiscard]] bool is_in_part(const StepRange& steps) const noexcept {
-        return steps.last > first_ && steps.last <= measured_.steps.size() && mark_of(steps) < marks_.size();
+        return !recordings_.empty() && steps.last > now().first && steps.last <= measured_.steps.size() &&
+               mark_of(steps) < now().marks.size();
     }
     [[nodiscard]] bool is_wanted(const StepRange& steps) const noexcept {
-        if (!is_in_part(steps)) { return false; }
+        return is_in_part(steps) && is_any_wanted(steps);
+    }
+    [[nodiscard]] bool is_any_wanted(const StepRange& steps) const noexcept {
         for (std::uint32_t step = steps.first; step < steps.last; ++step) {
             if (measured_.steps[step].is_wanted()) { return true; }
         }
         return false;
     }
-    [[nodiscard]] Mark& mark(const StepRange& steps) noexcept { return marks_[mark_of(steps)]; }
-    /// Chooses the part of the schedule that the next pass measures. False: no step is wanted.
-    [[nodiscard]] bool choose_part() noexcept;
+    [[nodiscard]] Mark& mark(const StepRange& steps) noexcept { return now().marks[mark_of(steps)]; }
+    /// Another pass can be measured before the others are read. On failure nothing changes.
+    [[nodiscard]] Status add_recording(D& device);
+    /// The first step of the part of the schedule that the next pass measures. None: no step is wanted.
+    [[nodiscard]] std::optional<std::uint32_t> choose_part() const noexcept;
+    [[nodiscard]] Status read_pass(D& device, const Recording& recording);
     [[nodiscard]] Status begin_gap(D& device, typename D::Event event, typename D::Stream stream);
     [[nodiscard]] Status record(D& device, typename D::Event event, typename D::Stream stream) {
         if constexpr (GraphTimingDevice<D>) {
@@ -175,7 +201,8 @@ private:
         return device.record(event, stream);
     }
     /// The time of a lease in the pass that was measured, each part less `events`; none: it was not timed.
-    [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, const Mark& mark,
+    [[nodiscard]] Result<std::optional<std::chrono::nanoseconds>> read(D& device, const Recording& recording,
+                                                                       const Mark& mark,
                                                                        std::chrono::nanoseconds events);
     /// What cannot be destroyed now is tried again by the next call.
     static void destroy(D& device, std::vector<typename D::Event>& events) noexcept {
@@ -183,28 +210,40 @@ private:
     }
     /// What the two events at the ends of a time take in the graph: twice the shortest time from the one at the end of a lease to the next,
     /// with nothing between them. 0 for passes that run by themselves.
-    [[nodiscard]] Result<std::chrono::nanoseconds> time_of_events(D& device);
+    [[nodiscard]] Result<std::chrono::nanoseconds> time_of_events(D& device, const Recording& recording);
 
     Measured measured_;
     bool is_open_ = false;
     bool is_in_graph_ = false;  // a graph records the events
-    std::vector<Mark> marks_;   // of the steps [first_, first_ + marks_.size())
-    std::uint32_t first_ = 0;
-    typename D::Event begin_{}, end_{};  // of the pass
+    std::vector<Recording> recordings_;
+    std::size_t now_ = 0;  // the recording of the last pass that was measured
     std::vector<typename D::Event> events_;
     std::vector<typename D::Event> graph_events_;  // that graphs record, which may be there after their timing
-    std::optional<typename D::Event> gap_;         // where what no lease has taken yet begins
-    std::optional<StepRange> last_;                // that ended
-    State state_ = State::idle;
-    std::uint64_t pass_ = 0;    // measured passes so far
-    std::uint32_t open_ = 0;    // leases that are timed
-    std::uint64_t leases_ = 0;  // that came to a stream so far
+    std::uint64_t pass_ = 0;                       // measured passes so far
+    std::uint64_t leases_ = 0;                     // that came to a stream so far
 };
 
 template <Device D>
 Status StepClock<D>::open(D& device, std::uint32_t steps) {
+    if (measured_.steps.empty()) {
+        measured_.steps.resize(steps);
+        measured_.times.open(steps);
+    }
+    if (auto added = add_recording(device); !added) {
+        close(device);
+        return added;
+    }
+    is_open_ = true;
+    return {};
+}
+
+template <Device D>
+Status StepClock<D>::add_recording(D& device) {
+    const auto steps = static_cast<std::uint32_t>(measured_.steps.size());
     std::vector<typename D::Event>& events = is_in_graph_ ? graph_events_ : events_;
-    std::size_t used = is_in_graph_ ? 0 : events.size();
+    Recording recording;
+    recording.marks.resize(is_in_graph_ ? steps : (std::min)(steps, most_steps));
+    std::size_t used = recordings_.size() * (2 + 4 * recording.marks.size());
     const auto create = [&](std::initializer_list<typename D::Event*> wanted) -> Status {
         for (auto* event : wanted) {
             if (used == events.size()) {
@@ -216,92 +255,88 @@ Status StepClock<D>::open(D& device, std::uint32_t steps) {
         }
         return {};
     };
-    marks_.resize(is_in_graph_ ? steps : (std::min)(steps, most_steps));
-    events.reserve(used + 2 + 4 * marks_.size());
-    Status created = create({&begin_, &end_});
-    for (std::size_t i = 0; i < marks_.size() && created; ++i) {
-        Mark& mark = marks_[i];
-        created = create({&mark.before, &mark.from, &mark.to, &mark.after});
+    events.reserve(used + 2 + 4 * recording.marks.size());
+    if (auto created = create({&recording.begin, &recording.end}); !created) { return created; }
+    for (Mark& mark : recording.marks) {
+        if (auto created = create({&mark.before, &mark.from, &mark.to, &mark.after}); !created) { return created; }
     }
-    if (!created) {
-        close(device);
-        return created;
-    }
-    if (measured_.steps.empty()) {
-        measured_.steps.resize(steps);
-        measured_.times.open(steps);
-    }
-    is_open_ = true;
+    recordings_.push_back(std::move(recording));
     return {};
 }
 
 template <Device D>
 void StepClock<D>::close(D& device) noexcept {
-    if (is_in_graph_ && state_ == State::ended) { static_cast<void>(device.synchronize(end_).has_value()); }
+    if (is_in_graph_ && !recordings_.empty() && now().state == State::ended) {
+        static_cast<void>(device.synchronize(now().end).has_value());
+    }
     destroy(device, events_);
-    marks_.clear();
-    gap_.reset();
-    last_.reset();
-    state_ = State::idle;
-    first_ = open_ = 0;
+    recordings_.clear();
+    now_ = 0;
     is_open_ = is_in_graph_ = false;
 }
 
 template <Device D>
-bool StepClock<D>::choose_part() noexcept {
+std::optional<std::uint32_t> StepClock<D>::choose_part() const noexcept {
     const auto size = static_cast<std::uint32_t>(measured_.steps.size());
-    const auto length = static_cast<std::uint32_t>(marks_.size());
-    std::uint32_t first = first_;
+    const auto length = static_cast<std::uint32_t>(now().marks.size());
+    std::uint32_t first = now().first;
     for (std::uint32_t parts = 0; parts < (size + length - 1) / length; ++parts) {
         if (pass_ > 0 || parts > 0) { first = size - first <= length ? 0 : first + length; }
         for (std::uint32_t step = first; step < size && step - first < length; ++step) {
-            if (!measured_.steps[step].is_wanted()) { continue; }
-            if (first != first_) {  // leases of the part before are not timed any more
-                for (Mark& mark : marks_) { mark.is_started = false; }
-                open_ = 0;
-            }
-            first_ = first;
-            return true;
+            if (measured_.steps[step].is_wanted()) { return first; }
         }
     }
-    return false;
+    return std::nullopt;
 }
 
 template <Device D>
 Status StepClock<D>::pass_began(D& device, typename D::Stream stream) {
-    if (state_ != State::idle || !choose_part()) { return {}; }
-    ++pass_;
-    state_ = State::running;
-    for (Mark& mark : marks_) {
-        mark.is_set = mark.has_after = mark.was_leased = mark.is_continued = mark.overlaps = false;
+    const auto first = choose_part();
+    if (!first) { return {}; }
+    auto idle = std::ranges::find(recordings_, State::idle, &Recording::state);
+    if (idle == recordings_.end()) {
+        if (is_in_graph_ || recordings_.size() == times_wanted) { return {}; }
+        if (auto added = add_recording(device); !added) { return added; }
+        idle = std::prev(recordings_.end());
     }
-    last_.reset();
-    return begin_gap(device, begin_, stream);
+    now_ = static_cast<std::size_t>(idle - recordings_.begin());
+    ++pass_;
+    Recording& recording = now();
+    recording.state = State::running;
+    for (Mark& mark : recording.marks) {
+        // A lease of an earlier pass that is still open is not timed any more.
+        mark.is_set = mark.has_after = mark.was_leased = mark.is_continued = mark.overlaps = mark.is_started = false;
+    }
+    recording.open = 0;
+    recording.first = *first;
+    recording.last.reset();
+    return begin_gap(device, recording.begin, stream);
 }
 
 template <Device D>
 Status StepClock<D>::pass_ended(D& device, typename D::Stream stream) {
-    auto done = record(device, end_, stream);
-    state_ = done && !is_in_graph_ ? State::ended : State::idle;
-    if (open_ > 0) { gap_.reset(); }
+    auto done = record(device, now().end, stream);
+    now().state = done && !is_in_graph_ ? State::ended : State::idle;
+    if (now().open > 0) { now().gap.reset(); }
     return done;
 }
 
 template <Device D>
 Status StepClock<D>::reach(D& device, const StepRange& steps, typename D::Stream stream, bool overlaps) {
     if (!is_wanted(steps)) {
-        gap_.reset();
+        now().gap.reset();
         return {};
     }
     Mark& mark = this->mark(steps);
-    mark.is_continued = mark.is_set && mark.pass == pass_ && mark.steps == steps && last_ == steps && open_ == 0;
+    mark.is_continued =
+        mark.is_set && mark.pass == pass_ && mark.steps == steps && now().last == steps && now().open == 0;
     mark.note(steps);
     mark.is_set = false;
     mark.overlaps = mark.overlaps || overlaps;
     mark.lease = leases_;
-    if (mark.overlaps) { gap_.reset(); }
+    if (mark.overlaps) { now().gap.reset(); }
     if (mark.is_continued || mark.overlaps) { return {}; }
-    mark.gap = open_ == 0 ? gap_ : std::nullopt;
+    mark.gap = now().open == 0 ? now().gap : std::nullopt;
     auto done = record(device, mark.before, stream);
     if (!done) { mark.gap.reset(); }
     return done;
@@ -319,7 +354,7 @@ Status StepClock<D>::start(D& device, const StepRange& steps, typename D::Stream
     auto done = mark.is_continued ? Status{} : record(device, mark.from, stream);
     mark.is_started = static_cast<bool>(done);
     mark.pass = pass_;
-    open_ += mark.is_started ? 1U : 0U;
+    now().open += mark.is_started ? 1U : 0U;
     return done;
 }
 
@@ -328,7 +363,7 @@ Status StepClock<D>::stop(D& device, const StepRange& steps, typename D::Stream 
     if (!is_in_part(steps) || !mark(steps).is_started) { return {}; }
     drop(steps);
     Mark& mark = this->mark(steps);
-    if (mark.pass != pass_ || mark.steps != steps || state_ == State::idle) { return {}; }
+    if (mark.pass != pass_ || mark.steps != steps || now().state == State::idle) { return {}; }
     if (mark.lease != leases_) {  // another lease came while this one was open
         mark.overlaps = true;
         return {};
@@ -341,8 +376,8 @@ Status StepClock<D>::stop(D& device, const StepRange& steps, typename D::Stream 
 template <Device D>
 Status StepClock<D>::stopped(D& device, const StepRange& steps, typename D::Stream stream) {
     if (!is_in_part(steps)) { return {}; }
-    last_ = steps;
-    gap_.reset();
+    now().last = steps;
+    now().gap.reset();
     if (!mark(steps).is_set && !is_wanted({steps.last, steps.last + 1})) { return {}; }
     Mark& mark = this->mark(steps);
     auto done = begin_gap(device, mark.after, stream);
@@ -351,9 +386,9 @@ Status StepClock<D>::stopped(D& device, const StepRange& steps, typename D::Stre
 }
 
 template <Device D>
-Result<std::chrono::nanoseconds> StepClock<D>::time_of_events(D& device) {
+Result<std::chrono::nanoseconds> StepClock<D>::time_of_events(D& device, const Recording& recording) {
     std::optional<std::chrono::nanoseconds> shortest;
-    for (const Mark& mark : marks_) {
+    for (const Mark& mark : recording.marks) {
         if (!is_in_graph_ || !mark.has_after) { continue; }
         const auto time = device.elapsed(mark.to, mark.after);
         if (!time) { return time.error(); }
@@ -363,8 +398,8 @@ Result<std::chrono::nanoseconds> StepClock<D>::time_of_events(D& device) {
 }
 
 template <Device D>
-Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, const Mark& mark,
-                                                                   std::chrono::nanoseconds events) {
+Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, const Recording& recording,
+                                                                   const Mark& mark, std::chrono::nanoseconds events) {
     using Time = std::optional<std::chrono::nanoseconds>;
     if (!mark.is_set) { return Time{}; }
     const auto done = device.is_complete(mark.to);
@@ -382,26 +417,34 @@ Result<std::optional<std::chrono::nanoseconds>> StepClock<D>::read(D& device, co
     if (mark.gap) {
         if (auto added = add_gap(*mark.gap, mark.before); !added) { return added.error(); }
     }
-    if (gap_ && last_ == mark.steps) {
-        if (auto added = add_gap(*gap_, end_); !added) { return added.error(); }
+    if (recording.gap && recording.last == mark.steps) {
+        if (auto added = add_gap(*recording.gap, recording.end); !added) { return added.error(); }
     }
     return Time{*time};
 }
 
 template <Device D>
 Status StepClock<D>::collect(D& device) {
-    if (state_ != State::ended) { return {}; }
-    const auto ended = device.is_complete(end_);
-    if (ended && !*ended) { return {}; }
-    state_ = State::idle;
-    if (!ended) { return ended.error(); }
+    Status all;
+    for (Recording& recording : recordings_) {
+        if (recording.state != State::ended) { continue; }
+        const auto ended = device.is_complete(recording.end);
+        if (ended && !*ended) { continue; }
+        recording.state = State::idle;
+        if (auto read = ended ? read_pass(device, recording) : Status{ended.error()}; !read) { all = std::move(read); }
+    }
+    return all;
+}
+
+template <Device D>
+Status StepClock<D>::read_pass(D& device, const Recording& recording) {
     ++measured_.passes;
-    const auto events = time_of_events(device);
+    const auto events = time_of_events(device, recording);
     if (!events) { return events.error(); }
     bool is_idle = true;
-    for (const Mark& mark : marks_) {
-        if (!mark.was_leased || !is_wanted(mark.steps)) { continue; }
-        const auto time = read(device, mark, *events);
+    for (const Mark& mark : recording.marks) {
+        if (!mark.was_leased || !is_any_wanted(mark.steps)) { continue; }
+        const auto time = read(device, recording, mark, *events);
         if (!time) { return time.error(); }
         for (std::uint32_t step = mark.steps.first; step < mark.steps.last; ++step) {
             StepCount& count = measured_.steps[step];
@@ -432,9 +475,9 @@ bool StepClock<D>::measure_again() {
 
 template <Device D>
 Status StepClock<D>::begin_gap(D& device, typename D::Event event, typename D::Stream stream) {
-    gap_.reset();
+    now().gap.reset();
     auto done = record(device, event, stream);
-    if (done) { gap_ = event; }
+    if (done) { now().gap = event; }
     return done;
 }
 

@@ -94,8 +94,8 @@ public:
     [[nodiscard]] std::uint32_t timed_steps() const noexcept { return progress_.timed_steps; }
     /// Steps that have no time, because their leases overlap others.
     [[nodiscard]] std::uint32_t overlapping_steps() const noexcept { return progress_.overlapping_steps; }
-    /// Passes that were not measured, because the measured one before them is not complete.
-    [[nodiscard]] std::uint64_t passes_ahead() const noexcept { return clock_.has_unread() ? passes_ahead_ : 0; }
+    /// Passes that were not measured, because the measured ones before them are not complete.
+    [[nodiscard]] std::uint64_t passes_ahead() const noexcept { return clock_.is_full() ? passes_ahead_ : 0; }
 
     /// Reads what was measured, if it is complete. Does not block.
     void collect();
@@ -242,7 +242,7 @@ void StepProfiler<D>::pass_began(Stream stream) {
             return;
         }
     }
-    passes_ahead_ = clock_.has_unread() ? passes_ahead_ + 1 : 0;
+    passes_ahead_ = clock_.is_full() ? passes_ahead_ + 1 : 0;
     shared_->keep_failure(clock_.pass_began(*shared_->device, stream));
 }
 

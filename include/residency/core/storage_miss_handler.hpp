@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "residency/core/decider.hpp"
@@ -15,6 +18,7 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/id_vector.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/transport/transport_policy.hpp"
@@ -59,14 +63,25 @@ private:
                                               StepIndex now, const StartOver& start_over);
     /// Whether the cap holds all of `wanted` beside what is leased, if nothing fragments.
     [[nodiscard]] bool fits_beside_leases(std::span<const StorageId> wanted) const {
-        std::uint64_t sum = allocations().leased_bytes();
+        const Asked asked = count(wanted);
+        return asked.bytes + asked.held_bytes <= cache_->cap_bytes();
+    }
+    /// What an access takes, and what leases hold beside it.
+    struct Asked {
+        std::uint64_t bytes, held_bytes;
+    };
+    [[nodiscard]] Asked count(std::span<const StorageId> wanted) const {
+        Asked asked{0, allocations().leased_bytes()};
         for (const StorageId id : wanted) {
             const StorageState& state = allocations().state(id);
-            const bool counts = state.placement == Placement::streamed && state.leases == 0;
-            sum += counts ? allocations().occupied_bytes(id) : 0;
+            if (state.placement != Placement::streamed) { continue; }
+            asked.bytes += allocations().occupied_bytes(id);
+            if (state.leases > 0) { asked.held_bytes -= allocations().occupied_bytes(id); }
         }
-        return sum <= cache_->cap_bytes();
+        return asked;
     }
+    /// So many storages of an access, whichever they are, have room together beside what is leased, if nothing fragments.
+    [[nodiscard]] std::size_t most_at_once(std::span<const StorageId> wanted) const;
     /// The largest first.
     void sort_by_size(std::vector<StorageId>& storages) const {
         residency::detail::sort(storages, [&](StorageId a, StorageId b) {
@@ -85,7 +100,8 @@ private:
     [[nodiscard]] Status start_streaming(StorageId id);
     /// Blocks until the memory of what has left is free. Called when nothing that may leave is left.
     [[nodiscard]] Status recover();
-    [[nodiscard]] Error no_room(std::span<const StorageId> missing, const BudgetLimits& limits) const;
+    [[nodiscard]] Error no_room(std::span<const StorageId> missing, std::span<const StorageId> wanted,
+                                const BudgetLimits& limits) const;
 
     [[nodiscard]] StorageAllocations<Pool>& allocations() const noexcept { return cache_->allocations(); }
     [[nodiscard]] const DeciderContext<Device>& context() const noexcept { return cache_->context(); }
@@ -114,7 +130,7 @@ Status StorageMissHandler<Evictor, Pool>::fetch(std::vector<StorageId>& missing,
             placed = place_all_anew(missing, wanted, now, start_over);
         }
     }
-    Status done = !placed ? Status{placed.error()} : *placed ? Status{} : Status{no_room(missing, limits)};
+    Status done = !placed ? Status{placed.error()} : *placed ? Status{} : Status{no_room(missing, wanted, limits)};
     if (done) {
         const auto arrival = send_copies(context(), copies_);
         if (!arrival) { done = arrival.error(); }
@@ -195,23 +211,43 @@ Status StorageMissHandler<Evictor, Pool>::recover() {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Error StorageMissHandler<Evictor, Pool>::no_room(std::span<const StorageId> missing, const BudgetLimits& limits) const {
-    std::uint64_t asked = 0;
-    StorageId refused = no_storage;  // the first that found no room
-    for (const StorageId each : missing) {
-        asked += allocations().occupied_bytes(each);
-        if (refused == no_storage && allocations().is_absent(each)) { refused = each; }
+std::size_t StorageMissHandler<Evictor, Pool>::most_at_once(std::span<const StorageId> wanted) const {
+    std::vector<StorageId> largest{wanted.begin(), wanted.end()};
+    sort_by_size(largest);
+    const std::uint64_t held = count(wanted).held_bytes, cap = cache_->cap_bytes();
+    std::uint64_t rest = cap > held ? cap - held : 0;
+    std::size_t most = 0;
+    for (; most < largest.size() && allocations().occupied_bytes(largest[most]) <= rest; ++most) {
+        rest -= allocations().occupied_bytes(largest[most]);
     }
+    return most;
+}
+
+template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
+Error StorageMissHandler<Evictor, Pool>::no_room(std::span<const StorageId> missing, std::span<const StorageId> wanted,
+                                                 const BudgetLimits& limits) const {
+    using residency::detail::in_bytes;
+    const auto refused =
+        std::find_if(missing.begin(), missing.end(), [&](StorageId id) { return allocations().is_absent(id); });
     const std::uint64_t cap = cache_->cap_bytes();
-    const std::uint64_t leased = allocations().leased_bytes();
-    return Error{ErrorKind::budget,
-                 "no room for " + context().catalog.describe(refused) + ": " + std::to_string(asked) +
-                     " bytes are asked for together, " + std::to_string(leased) +
-                     " are leased, the streamed share of the budget is " + std::to_string(cap) +
-                     "; end leases before, or say how many storages are asked for together, so that the budget is "
-                     "checked when the "
-                     "Residency is made: policies.storages_at_once",
-                 BudgetNumbers{asked, cap, leased, limits.floor_bytes, UINT32_MAX}};
+    const Asked asked = count(wanted);
+    const std::size_t most = most_at_once(wanted);
+    std::string message = "no room for " + context().catalog.describe(*refused) + ": " + in_bytes(asked.bytes) +
+                          " are asked for together, " + in_bytes(asked.held_bytes) +
+                          " are leased beside them, the streamed share of the budget is " + in_bytes(cap) + "; ";
+    if (asked.bytes + asked.held_bytes <= cap) {
+        if (const auto memory = context().device->memory()) {
+            message += "the device has " + in_bytes(memory->free_bytes) + " free beside it: others may hold the rest; ";
+        }
+    }
+    if (most > 0 && most < wanted.size()) {
+        message += "ask in groups of at most " + std::to_string(most) + (most == 1 ? " storage, " : " storages, ");
+    }
+    message +=
+        "end leases before, or say how many storages are asked for together, so that the budget is checked when "
+        "the Residency is made: policies.storages_at_once";
+    return Error{ErrorKind::budget, std::move(message),
+                 BudgetNumbers{asked.bytes, cap, asked.held_bytes, limits.floor_bytes, UINT32_MAX}};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -7,12 +7,14 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "residency/device/cuda_stream.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/device_users.hpp"
 #include "residency/error.hpp"
 
 // What the toolkit's handles point to: cudaEvent_t is a CUevent_st*, and so on. No CUDA header is needed for the declarations.
@@ -87,12 +89,16 @@ public:
     /// @}
     ~CudaDevice();
 
-    [[nodiscard]] int ordinal() const noexcept;  ///< of the GPU, as CUDA counts
+    [[nodiscard]] DeviceUsers& users() noexcept;  ///< the Residencies on it
+    [[nodiscard]] int ordinal() const noexcept;   ///< of the GPU, as CUDA counts
     /// What Device asks for (device/device.hpp).
     /// @{
     [[nodiscard]] std::string_view name() const noexcept;
     [[nodiscard]] std::chrono::nanoseconds host_time() const noexcept;
     /// @}
+    /// The node of host memory that the GPU is attached to (NUMA), where allocate_host and host::load ask for memory. None: the system
+    /// does not say.
+    [[nodiscard]] std::optional<unsigned> memory_node() const noexcept;
     /// Whether a call has reported an error after which the device's context is broken for this process.
     [[nodiscard]] bool is_lost() const noexcept;
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
@@ -96,7 +97,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 [[nodiscard]] inline Error cuda_error(int code, const char* call, std::uint64_t bytes = 0) {
     const auto runtime_code = static_cast<cudaError_t>(code);
     std::string message = call;
-    if (bytes != 0) { message += " of " + std::to_string(bytes) + " bytes"; }
+    if (bytes != 0) { message += " of " + residency::detail::in_bytes(bytes); }
     message += std::string{": "} + cudaGetErrorName(runtime_code) + " (" + std::to_string(code) +
                "): " + cudaGetErrorString(runtime_code);
     if (const char* advice = cuda_advice(code); *advice != '\0') { message += std::string{"; "} + advice; }

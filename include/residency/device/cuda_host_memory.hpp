@@ -15,10 +15,13 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
@@ -56,8 +59,8 @@ void for_blocks_in_parallel(std::uint64_t bytes, std::uint64_t block, unsigned t
 }
 
 /// Maps anonymous memory of `bytes` bytes, rounded up to whole pages. Memory of 2 MiB or more is aligned to 2 MiB, and backed by huge
-/// pages if the system has them. No page is touched. Null: the system refuses; errno says why.
-[[nodiscard]] inline void* map_host(std::uint64_t bytes, bool huge_pages) noexcept {
+/// pages if the system has them; they are asked for on `node`. No page is touched. Null: the system refuses; errno says why.
+[[nodiscard]] inline void* map_host(std::uint64_t bytes, bool huge_pages, std::optional<unsigned> node) noexcept {
     const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     if (bytes == 0 || bytes > UINT64_MAX - huge_page_bytes - page) {
         errno = ENOMEM;
@@ -77,6 +80,7 @@ void for_blocks_in_parallel(std::uint64_t bytes, std::uint64_t block, unsigned t
         munmap(at + exact, asked - before - exact);
         if (huge_pages) { madvise(at, exact, MADV_HUGEPAGE); }
     }
+    if (node) { prefer_memory_node(at, exact, *node); }  // a wish: refusal costs speed only
     return at;
 }
 
@@ -136,7 +140,7 @@ inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
     rlimit limit{};
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0) { return {}; }
     return " (RLIMIT_MEMLOCK is " +
-           (limit.rlim_cur == RLIM_INFINITY ? std::string{"unlimited"} : std::to_string(limit.rlim_cur) + " bytes") +
+           (limit.rlim_cur == RLIM_INFINITY ? std::string{"unlimited"} : residency::detail::in_bytes(limit.rlim_cur)) +
            ")";
 }
 

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,7 +21,9 @@
 #include "residency/device/cuda_error.hpp"
 #include "residency/device/cuda_host_memory.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/device_users.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 
@@ -83,6 +86,7 @@ struct CudaState {
     std::string name;
     std::uint64_t chunk_granularity = std::uint64_t{2} << 20;  ///< bytes
     std::uint64_t total_bytes = 0;                             ///< of the device
+    std::optional<unsigned> memory_node;                       ///< that it is attached to
     unsigned host_threads = 1;                                 ///< that touch pinned memory, at most
     bool huge_pages = true, pin = true;                        ///< of host memory; see CudaDevice::Config
     bool has_pools = false, has_virtual_memory = false, has_host_registration = false, has_batches = false;
@@ -101,6 +105,8 @@ struct CudaState {
     std::mutex flags_mutex;
     std::vector<void*> flag_pages;           ///< pinned, flag_page_bytes each; under flags_mutex
     std::vector<std::uint32_t*> free_flags;  ///< in flag_pages; under flags_mutex
+
+    DeviceUsers users;
 
     static constexpr std::size_t flag_page_bytes = 16384;
     static constexpr std::size_t flag_stride_bytes = 64;  ///< a cache line each
@@ -138,9 +144,9 @@ struct CudaState {
     [[nodiscard]] Error without_pools() const { return unsupported("has no stream-ordered pools", "use pool::Slab"); }
     [[nodiscard]] Status check_granularity(const char* what, std::uint64_t bytes) const {
         if (bytes != 0 && bytes % chunk_granularity == 0) { return {}; }
-        return Error{ErrorKind::invalid_argument, std::string{what} + ": " + std::to_string(bytes) +
-                                                      " bytes is not a multiple of chunk_granularity(), " +
-                                                      std::to_string(chunk_granularity)};
+        return Error{ErrorKind::invalid_argument, std::string{what} + ": " + residency::detail::in_bytes(bytes) +
+                                                      " is not a multiple of chunk_granularity(), " +
+                                                      residency::detail::in_bytes(chunk_granularity)};
     }
     /// Blocks. Pins memory for every context, and maps it for the device.
     [[nodiscard]] Status register_host(void* at, std::uint64_t bytes);

@@ -80,6 +80,7 @@ enum class Timing : bool { off, on };
 ///      several pieces: some of them may have been enqueued before it failed. Their targets then hold anything, in the order of s.
 ///  D11 On each side, a piece of a copy lies in one allocation, in what one pin() took, in pageable memory, or in mapped addresses,
 ///      where it may cross chunks. Neighbours that were allocated or pinned apart need a piece each: a driver refuses one.
+///  D12 copy() does not wait for its copies where they move between the device and pinned memory, whatever their sizes.
 template <class D>
 concept Device = requires(D d, const D c, typename D::Stream s, typename D::Event e, typename D::Pool p, void* at,
                           const void* source, std::uint64_t bytes, std::span<const Copy> copies, std::byte value) {

@@ -120,11 +120,17 @@ private:
     [[nodiscard]] Number load(std::uint64_t at) {
         Number value{};
         if (failure_ || !residency::detail::lies_inside(at, sizeof(Number), bytes_.size())) {
-            fail(at, "a value lies outside of the description", {}, std::to_string(bytes_.size()) + " bytes of it");
+            fail_outside("a value lies", at, sizeof(Number));
             return value;
         }
         std::memcpy(&value, bytes_.data() + at, sizeof value);
         return value;
+    }
+    void fail_outside(const char* what, std::uint64_t at, std::uint64_t bytes) {
+        const auto end = residency::detail::checked_add(at, bytes);
+        fail(at, std::string{what} + " outside of the description: the file is damaged or cut off: download it again",
+             std::to_string(bytes_.size()) + " bytes",
+             end ? "at least " + std::to_string(*end) : std::string{"an end within 64 bits"});
     }
     /// Where the offset at that place points.
     [[nodiscard]] std::uint64_t follow(std::uint64_t at) { return at + load<std::uint32_t>(at); }
@@ -158,7 +164,7 @@ inline Flatbuffer::Vector Flatbuffer::Table::vector(unsigned field, std::uint64_
     const std::uint64_t bytes = size * element_bytes;
     constexpr std::uint64_t header = 4;
     if (!residency::detail::lies_inside(vector_at + header, bytes, buffer_->bytes_.size())) {
-        buffer_->fail(vector_at, "a list reaches out of the description", std::to_string(bytes) + " bytes");
+        buffer_->fail_outside("a list reaches", vector_at + header, bytes);
         return {};
     }
     if (bytes > buffer_->allowance_) {

@@ -18,10 +18,15 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 /// than 100,000 entries.
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::string>> try_list_folder(const std::string& path);
 
+/// Blocks. The folder that holds the files of a model. In the cache of Hugging Face's hub, models--ORGANISATION--NAME has its
+/// files in snapshots: the one that refs/main names, else the only one. Any other folder is the folder itself. Error unsupported,
+/// which names the snapshots: there is none, or several of which none is named.
+[[nodiscard]] RESIDENCY_INLINE Result<std::string> try_folder_of_model(const std::string& folder);
+
 /// Blocks. The files of the one model in a folder: model.safetensors.index.json, model.safetensors, *.gguf, pytorch_model*.bin;
 /// where there is none of these the only other index or file of tensors. The first of these kinds that is there decides. Error
-/// unsupported, which names the candidates: there is none, or several for which `are_parts`, given their paths, does not say that
-/// they are all the parts of one model.
+/// unsupported, which names the candidates: there is none, but perhaps in folders in it, or several for which `are_parts`, given
+/// their paths, does not say that they are all the parts of one model.
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
     const std::string& folder, const std::function<bool(const std::vector<std::string>&)>& are_parts);
 

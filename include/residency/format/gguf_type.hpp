@@ -56,7 +56,11 @@ inline constexpr std::array ggml_types{
     GgmlType{42, DType::block("Q2_0", 18, 64), "Q2_0"},
 };
 
+/// The type of that number in a file. 4 is MXFP4 too: the number of Q4_2, which no GGUF file has, in what Ollama wrote in 2025.
 [[nodiscard]] constexpr std::optional<GgmlType> find_ggml_type(std::uint32_t number) noexcept {
+    constexpr std::uint32_t of_ollama = 4;
+    constexpr std::uint32_t mxfp4 = 39;
+    if (number == of_ollama) { number = mxfp4; }
     for (const GgmlType& known : ggml_types) {
         if (known.number == number) { return known; }
     }
@@ -80,7 +84,6 @@ inline constexpr const char* ggml_of_prism = " of PrismML's llama.cpp";
 
 /// In the order of the numbers; a number may stand for several.
 inline constexpr std::array foreign_ggml_types{
-    ForeignGgmlType{4, "Q4_2", ggml_withdrew},
     ForeignGgmlType{5, "Q4_3", ggml_withdrew},
     ForeignGgmlType{31, "Q4_0_4_4", ggml_withdrew},
     ForeignGgmlType{32, "Q4_0_4_8", ggml_withdrew},

@@ -83,6 +83,8 @@ private:
 
     [[nodiscard]] static Error system_error(const std::string& path, std::uint64_t offset, const std::string& what);
 
+    /// The error of a range that is not in the file.
+    [[nodiscard]] Error ends_before(std::uint64_t offset, std::uint64_t count) const;
     [[nodiscard]] Error changed(const FileIdentity& before, const FileIdentity& now, const char* when) const;
 
     int fd_;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -49,8 +50,8 @@ struct ModelFile {
 
     /// A tensor or an entry that the files hold and the model does not.
     struct PassedOver {
-        std::string name;      ///< UTF-8
-        const char* why = "";  ///< such as "the index does not list it"
+        std::string name;  ///< UTF-8
+        std::string why;   ///< such as "the index does not list it"
     };
 
     std::string format;                   ///< such as "safetensors"
@@ -71,6 +72,14 @@ struct ModelFile {
 #if RESIDENCY_EXCEPTIONS
     /// As try_catalog(), but throws Exception.
     [[nodiscard]] Catalog catalog() const { return unwrap(try_catalog()); }
+#endif
+
+    /// Adds another name for a weight, on the same storage. Errors invalid_argument: there is no such weight, or the name is
+    /// taken.
+    [[nodiscard]] Status try_tie(std::string name, std::string_view existing);
+#if RESIDENCY_EXCEPTIONS
+    /// As try_tie(), but throws Exception.
+    void tie(std::string name, std::string_view existing) { unwrap(try_tie(std::move(name), existing)); }
 #endif
 };
 

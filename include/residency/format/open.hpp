@@ -16,14 +16,20 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 /// Blocks. Reads a model file of any format but AOTInductor's, for which there is try_read_model_or_aoti. The first bytes and the
 /// name tell the format. In a folder it reads the one model there: model.safetensors.index.json, else model.safetensors, else
-/// *.gguf, else pytorch_model*.bin, else the only other file of tensors, or the only program of ExecuTorch with its data. Errors: those of the reader; unsupported where the file
-/// looks like none of the formats, and says what it looks like, or where a folder holds no model, or several.
+/// *.gguf, else pytorch_model*.bin, else the only other file of tensors, or the only program of ExecuTorch with its data. A file
+/// NAME goes before an index NAME.index.json that does not list it, as in transformers, and a note says so. In the cache of
+/// Hugging Face's hub, models--ORGANISATION--NAME is the snapshot that refs/main names, else the only one. Errors: those of the
+/// reader; unsupported where the file looks like none of the formats, and says what it looks like, or where a folder holds no
+/// model, or several, and names the paths to give.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path,
                                                                 const ReadOptions& options = {});
 
 /// Blocks. Reads files under any names as one model: its parts, each with tensors of its own, or in order the pieces of one file
-/// that was cut, as by split, or a program of ExecuTorch and its data. The first bytes tell which. Parts of a split GGUF say their number and may come in any order. Errors:
-/// those of the readers; malformed where two parts have a tensor of the same name, or the list has both parts and pieces.
+/// that was cut, as by split, or a program of ExecuTorch and its data. The first bytes tell which. Parts of a split GGUF say
+/// their number and may come in any order. A part may be PREFIX=PATH, where nothing lies at this whole text and PREFIX has no
+/// slash: then each part is a model of its own, and the names of its tensors and metadata begin with "PREFIX.".
+/// ModelFile::try_tie says which tensors they share. Errors: those of the readers; malformed where two parts have a tensor of the
+/// same name, or the list has both parts and pieces.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
                                                                       const ReadOptions& options = {});
 #if RESIDENCY_EXCEPTIONS
@@ -44,7 +50,7 @@ enum class FileFormat : std::uint8_t {
     packed,
     safetensors,
     safetensors_index,
-    torch,          ///< of a PyTorch before 1.6; it is refused with advice
+    torch,          ///< of a PyTorch before 1.6
     torch_archive,  ///< a zip archive with PyTorch's pickle in it
     torch_index,
     manifest,

@@ -19,8 +19,9 @@ struct ReadOptions {
     /// kept name. True: list them as weights on the same storage. An entry counts if no tensor of any file has its key as name and
     /// one has its value, and if its key is none of the keys that metadata have by convention, such as "format".
     bool ties_from_metadata = true;
-    /// PyTorch. Which dictionary of a saved one holds the tensors, such as "state_dict" or "ema.model"; "." is the outermost one.
-    /// Empty: the only one that holds any.
+    /// PyTorch. Which part of what was saved holds the tensors, such as "state_dict" or "ema.model"; "." are those of the outermost
+    /// dictionary alone. Several with commas, "model,generator", whose tensors then have the part's name before theirs; "*": all there
+    /// are. Empty: the only part that holds any.
     std::string key{};
     /// GGUF. Types of the caller, which go before those of ggml_types.
     std::vector<GgmlType> ggml_types{};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
@@ -17,6 +18,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 /// where the index lists nothing, or a tensor that its file does not have; with options.strict where anything is passed over.
 [[nodiscard]] RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input, const ReadOptions& options,
                                                     const std::function<Status(const Input&)>& append);
+
+/// Blocks. The whole file NAME beside an index NAME.index.json that does not list it, or that cannot be read; empty where there
+/// is none. transformers takes it before the index.
+[[nodiscard]] RESIDENCY_INLINE std::string whole_file_beside(const std::string& index_path);
 
 /// Adds a weight on the same storage for each tie that the metadata name; see ReadOptions::ties_from_metadata.
 RESIDENCY_INLINE void tie_by_metadata(ModelFile& model);

@@ -14,11 +14,12 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
-/// Blocks. Reads what torch.save wrote of a state_dict(), in PyTorch 1.6 and later: a ZIP archive with a pickle, of which nothing
-/// is executed, and a record for each storage. Tensors that are views of one storage share it. Entries that are no tensor are passed
-/// over. Where tensors lie in a dictionary inside the saved one, such as "state_dict" of a training's checkpoint, that one is read
-/// if it is the only one; see ReadOptions::key. Errors: malformed; io; unsupported where the file is older, holds no tensors by
-/// name, or several dictionaries of them.
+/// Blocks. Reads what torch.save and torch.jit.save wrote: a pickle, of which nothing is executed, and the bytes of each storage,
+/// in a ZIP archive or, before PyTorch 1.6, one after another. Tensors that are views of one storage share it. Those in lists,
+/// nested dictionaries, modules and other objects are named by what leads to them, with dots: "layers.0.weight". Entries that are no
+/// tensor are passed over. Where tensors lie in a dictionary or module inside the saved dictionary, such as "state_dict" of a
+/// training's checkpoint, that one is read if it is the only one; see ReadOptions::key. Errors: malformed; io; unsupported where the
+/// file holds no tensors, or several parts with some.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input, const ReadOptions& options = {});
 
 /// Blocks. Reads the index of a model in several such files, as Hugging Face writes it: pytorch_model.bin.index.json.

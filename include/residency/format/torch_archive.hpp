@@ -34,7 +34,7 @@ public:
     [[nodiscard]] std::uint64_t pickle_offset() const noexcept { return pickle_offset_; }
 
     /// The range of a storage in the file.
-    [[nodiscard]] Result<ZipDirectory::Range> try_locate(const PickledTensor& tensor) const;
+    [[nodiscard]] Result<ZipDirectory::Range> try_locate(const PickledStorage& storage) const;
 
 private:
     static constexpr std::string_view pickle_tail = "/data.pkl";

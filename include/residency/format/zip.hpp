@@ -17,8 +17,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// The directory of a ZIP archive (PKWARE APPNOTE 6.3, with ZIP64) in a part of a file; its entries do not overlap, and zeros may follow it. Only entries
-/// without compression and encryption can be located: they are read where they are.
+/// The directory of a ZIP archive (PKWARE APPNOTE 6.3, with ZIP64) in a part of a file; its entries do not overlap, and zeros may follow
+/// it. Only entries without compression and encryption can be located: they are read where they are.
 class ZipDirectory {
 public:
     struct Entry {

@@ -18,6 +18,7 @@
 
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
 #include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
@@ -60,12 +61,14 @@ struct LoadOptions {
 
 /// What was loaded, and how.
 struct LoadReport {
-    Tier tier = Tier::automatic;           ///< the tier in use, never automatic
-    std::string reason;                    ///< why that is not the first choice, with the numbers; empty where it is
-    MemoryLimits limits;                   ///< that were applied
-    std::uint64_t weight_bytes = 0;        ///< of the storages that were read from files
-    std::uint64_t host_bytes = 0;          ///< of the memory taken for them
-    unsigned threads = 0;                  ///< that read
+    Tier tier = Tier::automatic;     ///< the tier in use, never automatic
+    std::string reason;              ///< why that is not the first choice, with the numbers; empty where it is
+    MemoryLimits limits;             ///< that were applied
+    std::uint64_t weight_bytes = 0;  ///< of the storages that were read from files
+    std::uint64_t host_bytes = 0;    ///< of the memory taken for them
+    unsigned threads = 0;            ///< that read
+    std::optional<unsigned>
+        memory_node;  ///< on which it was asked for; none: the device names none, or the system refused
     std::chrono::nanoseconds load_time{};  ///< from the start to the end
     std::chrono::nanoseconds pin_time{};   ///< spent pinning, while others read
 };
@@ -97,6 +100,7 @@ public:
                                                                     LoadOptions options = {}) {
         auto loading = std::make_shared<Loading>(Key{});
         loading->pin_ = [&device](void* at, std::uint64_t bytes) { return device.pin(at, bytes); };
+        loading->memory_node_ = residency::detail::memory_node_of(device);
         loading->unpin_ = [&device](void* at) { return device.unpin(at); };
         if (Status started = loading->start(catalog, std::move(options)); !started) { return started.error(); }
         return loading;
@@ -111,14 +115,15 @@ public:
     /// Blocks until everything is loaded and pinned. Errors: the first of the load, cancelled included.
     [[nodiscard]] Status wait();
     /// Blocks until a storage is loaded. Errors: as wait(). Precondition: an id of the catalog.
-    [[nodiscard]] Status wait(StorageId id) { return wait(reads_of_[index(id)]); }
+    [[nodiscard]] Status wait(StorageId id) { return wait(reads_of(id)); }
     /// Blocks until bytes [offset, offset + bytes) of a storage are loaded. Errors: as wait(). Precondition: they lie in it.
     [[nodiscard]] Status wait(StorageId id, std::uint64_t offset, std::uint64_t bytes);
     /// Whether a storage is loaded. Precondition: an id of the catalog.
-    [[nodiscard]] bool is_loaded(StorageId id) const noexcept { return are_loaded(reads_of_[index(id)]); }
+    [[nodiscard]] bool is_loaded(StorageId id) const noexcept { return are_loaded(reads_of(id)); }
     /// Whether a storage is loaded and pinned. Precondition: an id of the catalog.
     [[nodiscard]] bool is_pinned(StorageId id) const noexcept {
         if (range_of_.empty()) { return false; }
+        assert_known(id);
         const std::uint32_t range = range_of_[index(id)].range;
         return range != no_range && blocks_[ranges_[range].block].pinned.load(std::memory_order_acquire);
     }
@@ -208,6 +213,15 @@ private:
     /// Precondition: mutex_ is held.
     [[nodiscard]] Status status() const { return error_ ? Status{*error_} : Status{}; }
     void fail(const Error& error);
+    /// A debug build stops where the catalog has no such storage.
+    void assert_known([[maybe_unused]] StorageId id) const noexcept {
+        RESIDENCY_ASSERT(index(id) < reads_of_.size(), "pass the id of a storage of the catalog that is loaded");
+    }
+    /// The read units that hold a storage.
+    [[nodiscard]] const ReadSpan& reads_of(StorageId id) const noexcept {
+        assert_known(id);
+        return reads_of_[index(id)];
+    }
     /// Pins a full block. On failure the rest of the memory stays pageable.
     void pin(Block& block);
     /// Runs once, in the thread that leaves last.
@@ -216,6 +230,7 @@ private:
     LoadOptions options_;
     std::function<Status(void*, std::uint64_t)> pin_;  // the device's
     std::function<Status(void*)> unpin_;
+    std::optional<unsigned> memory_node_;  // of the device
     std::chrono::steady_clock::time_point start_;
     std::vector<WeightFile> files_;
     std::deque<Block> blocks_;

@@ -14,10 +14,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
 /// How much host memory this process may take and lock.
 struct MemoryLimits {
-    std::uint64_t available_bytes = UINT64_MAX;      ///< of the machine, without swapping (MemAvailable)
-    std::optional<std::uint64_t> group_limit_bytes;  ///< of the control group (version 1 or 2) that is reached first
-    std::uint64_t group_used_bytes = 0;              ///< in that group, without page cache that can be dropped
-    std::string group;                               ///< the folder of that group
+    std::uint64_t available_bytes = UINT64_MAX;  ///< of the machine, without swapping (MemAvailable)
+    std::optional<std::uint64_t>
+        group_limit_bytes;                      ///< of the control group that is reached first; memory.high counts too
+    std::uint64_t group_used_bytes = 0;         ///< in that group, without pages of files, which can be dropped
+    std::string group;                          ///< the folder of that group
     std::optional<std::uint64_t> locked_bytes;  ///< RLIMIT_MEMLOCK; a driver need not count pinned memory against it
 
     /// Bytes that can still be taken before a limit is reached.

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -36,8 +37,11 @@ public:
         if (mapped_bytes_ != 0) { ::munmap(at_, mapped_bytes_); }
     }
 
-    /// Error out_of_memory.
-    [[nodiscard]] static Result<std::shared_ptr<Region>> try_map(std::uint64_t bytes, bool huge_pages);
+    /// `node`: where its pages are asked for. Error out_of_memory.
+    [[nodiscard]] static Result<std::shared_ptr<Region>> try_map(std::uint64_t bytes, bool huge_pages,
+                                                                 std::optional<unsigned> node = std::nullopt);
+    /// The node that the system was asked for, and did not refuse.
+    [[nodiscard]] std::optional<unsigned> node() const noexcept { return node_; }
 
     /// Its first byte.
     [[nodiscard]] std::byte* data() const noexcept { return at_; }
@@ -55,6 +59,7 @@ private:
     std::size_t bytes_;                   // without the inaccessible page
     std::size_t mapped_bytes_;            // with it; 0: nothing is mapped
     std::function<Status(void*)> unpin_;  // empty: not pinned
+    std::optional<unsigned> node_;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::host

@@ -30,6 +30,8 @@
 #include "residency/format/impl/torch.ipp"
 #include "residency/format/impl/torch_archive.ipp"
 #include "residency/format/impl/torch_pickle.ipp"
+#include "residency/format/impl/torch_stream.ipp"
+#include "residency/format/impl/torch_tree.ipp"
 #include "residency/format/impl/view.ipp"
 #include "residency/format/impl/zip.ipp"
 #include "residency/interop/impl/aoti_package.ipp"

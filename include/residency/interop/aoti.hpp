@@ -34,6 +34,7 @@
 #include "residency/interop/aoti_package.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/step_range.hpp"
@@ -122,8 +123,8 @@ private:
         if (!bytes) { return bytes.error(); }
         if (constant.data_bytes < *bytes && !weight.shape.empty()) {
             return refuse("the constant " + residency::detail::quoted(constant.original) + " has " +
-                          std::to_string(constant.data_bytes) + " bytes in the package and " + std::to_string(*bytes) +
-                          " in the program");
+                          residency::detail::in_bytes(constant.data_bytes) + " in the package and " +
+                          std::to_string(*bytes) + " in the program");
         }
         known.erase(found);
     }

@@ -14,6 +14,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/interop/allocation_error.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -47,9 +48,9 @@ public:
         const std::uint64_t limit = (std::min)({memory->total_bytes, shared->client.account().limit_bytes,
                                                 config.limit_bytes == 0 ? UINT64_MAX : config.limit_bytes});
         if (limit < granule) {
-            return Error{ErrorKind::invalid_argument, "a pool of " + std::to_string(limit) +
-                                                          " bytes: the device gives pools of multiples of " +
-                                                          std::to_string(granule)};
+            return Error{ErrorKind::invalid_argument, "a pool of " + residency::detail::in_bytes(limit) +
+                                                          ": the device gives pools of multiples of " +
+                                                          residency::detail::in_bytes(granule)};
         }
         shared->cap_bytes = limit / granule * granule;
         auto pool = device.create_pool(shared->cap_bytes);
@@ -73,8 +74,8 @@ public:
     /// (no room now; the bytes are wanted from here on); or the device's own.
     [[nodiscard]] Result<void*> try_allocate(std::uint64_t bytes, std::size_t alignment, Stream stream) {
         if (alignment == 0 || alignment > largest_alignment || (alignment & (alignment - 1)) != 0) {
-            return Error{ErrorKind::invalid_argument,
-                         "an alignment of " + std::to_string(alignment) + " bytes: powers of two up to 256 are given"};
+            return Error{ErrorKind::invalid_argument, "an alignment of " + residency::detail::in_bytes(alignment) +
+                                                          ": powers of two up to 256 are given"};
         }
         if (bytes == 0) { return static_cast<void*>(nullptr); }
         const std::lock_guard lock{shared_->mutex};
@@ -259,8 +260,8 @@ private:
             if (done) { done = trim(); }
             if (!done) { keep(done); }
             return {ErrorKind::budget,
-                    "\"" + account.name + "\" asks for " + std::to_string(bytes) +
-                        " bytes, for which the device's pool grew to " + std::to_string(held) +
+                    "\"" + account.name + "\" asks for " + residency::detail::in_bytes(bytes) +
+                        ", for which the device's pool grew to " + residency::detail::in_bytes(held) +
                         ": the total has no room for that",
                     BudgetNumbers{bytes, account.target_bytes, held, account.floor_bytes, UINT32_MAX}};
         }

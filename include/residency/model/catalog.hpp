@@ -22,6 +22,12 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
+/// What tells the weights of two catalogs apart: a hash of each name, and of each type, shape, place and storage. In their order.
+struct CatalogOutline {
+    std::vector<std::uint64_t> names, rest;
+    friend bool operator==(const CatalogOutline&, const CatalogOutline&) = default;
+};
+
 /// The weights and storages of one model, every weight inside its storage and every name once, and the owner of their host bytes.
 /// Immutable; copies are cheap and share the tables. Any number of threads may read one. CatalogBuilder makes it; a
 /// default-constructed catalog is empty. Two catalogs are equal if they share their tables.
@@ -76,6 +82,13 @@ public:
     /// Hash of the names, dtypes, shapes, strides and offsets of the weights, and of the sizes, alignments and mutability of the
     /// storages, in their order. Contents, sources and placements do not count. The same on every platform; 0 where empty.
     [[nodiscard]] std::uint64_t hash() const noexcept { return data_ ? data_->table->hash : 0; }
+
+    /// Of its weights; null where default-constructed.
+    [[nodiscard]] std::shared_ptr<const CatalogOutline> outline() const noexcept {
+        return data_ ? std::shared_ptr<const CatalogOutline>{data_->table, &data_->table->outline} : nullptr;
+    }
+    /// In words, what differs in another catalog with that outline; null: one without weights. Precondition: the hashes differ.
+    [[nodiscard]] std::string difference(const CatalogOutline* other) const;
 
     /// Sum of the bytes of all storages.
     [[nodiscard]] std::uint64_t total_bytes() const noexcept { return data_ ? data_->total_bytes : 0; }
@@ -146,6 +159,7 @@ private:
         std::vector<std::uint32_t> storage_offsets;  // storages + 1, into weights_by_storage
         std::vector<WeightId> weights_by_storage;
         std::uint64_t hash = 0;
+        CatalogOutline outline;
     };
     struct Data {
         std::shared_ptr<const Table> table;

@@ -32,7 +32,8 @@ struct StorageOptions {
 };
 
 /// Collects storages and weights; each that was added has been checked. Ids are dense, in the order of the calls. The builder keeps
-/// the first error: later calls do nothing, and try_build() returns it.
+/// what was added: try_build() gives the same again, and more may follow. It keeps the first error too: later calls do nothing, and
+/// try_build() returns it.
 class CatalogBuilder {
 public:
     static constexpr std::size_t max_name_bytes = 65535;                          ///< of a weight's name
@@ -82,11 +83,11 @@ public:
     /// Success so far, or the first error.
     [[nodiscard]] const Status& status() const noexcept { return status_; }
 
-    /// The catalog, or the first error. Leaves the builder empty.
-    [[nodiscard]] Result<Catalog> try_build();
+    /// The catalog, or the first error.
+    [[nodiscard]] Result<Catalog> try_build() const;
 #if RESIDENCY_EXCEPTIONS
     /// As try_build(), but throws Exception.
-    [[nodiscard]] Catalog build() { return unwrap(try_build()); }
+    [[nodiscard]] Catalog build() const { return unwrap(try_build()); }
 #endif
 
 private:

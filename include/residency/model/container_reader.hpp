@@ -17,6 +17,7 @@
 #include "residency/error.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/container_writer.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -103,7 +104,8 @@ private:
     bool take(std::uint64_t bytes) {
         if (!ok()) { return false; }
         if (bytes > bytes_.size() - position_) {
-            fail_at(position_, std::to_string(bytes_.size() - position_) + " bytes", std::to_string(bytes) + " bytes");
+            fail_at(position_, residency::detail::in_bytes(bytes_.size() - position_),
+                    residency::detail::in_bytes(bytes));
             return false;
         }
         position_ += static_cast<std::size_t>(bytes);
@@ -163,6 +165,8 @@ private:
         }
         return nullptr;
     }
+    /// The error of fewer bytes than the frame needs.
+    [[nodiscard]] Status cut_off(std::string expected) const;
     [[nodiscard]] Status failed(std::uint64_t offset, std::string found, std::string expected) const;
     [[nodiscard]] Status check_frame();
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "residency/config.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -24,7 +25,7 @@ namespace detail {
 
 /// Says in words what changed. Precondition: the two differ.
 [[nodiscard]] inline std::string difference(const FileIdentity& before, const FileIdentity& now) {
-    if (before.bytes != now.bytes) { return "its size is now " + std::to_string(now.bytes) + " bytes"; }
+    if (before.bytes != now.bytes) { return "its size is now " + residency::detail::in_bytes(now.bytes); }
     if (before.device != now.device || before.inode != now.inode) { return "another file has taken its place"; }
     return "it was written to";
 }

@@ -54,7 +54,8 @@ public:
 
     Schedule() noexcept = default;
 
-    /// A schedule of what a run recorded. Error mismatch, naming the step: the catalog lacks a weight.
+    /// A schedule of what a run recorded. A record without weights and duration is no step. Error mismatch, naming the step: the
+    /// catalog lacks a weight.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic);
     /// The same, of a list.
@@ -106,6 +107,10 @@ public:
     [[nodiscard]] bool is_cyclic() const noexcept { return cycle() == Cycle::cyclic; }
     /// Catalog::hash of the catalog that it was made for.
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_ ? data_->catalog_hash : 0; }
+    /// Catalog::outline of it; null: that of a catalog without weights.
+    [[nodiscard]] const CatalogOutline* catalog_outline() const noexcept {
+        return data_ ? data_->outline.get() : nullptr;
+    }
     /// Number of storages of that catalog.
     [[nodiscard]] std::uint32_t storage_count() const noexcept { return data_ ? data_->storage_count : 0; }
     /// The steps that read each storage.
@@ -113,7 +118,8 @@ public:
     /// The same of a pass that ends after so many steps. Precondition: steps <= size().
     [[nodiscard]] UseOrder use_order(std::uint32_t steps) const;
 
-    /// The same steps with these durations; none: not known. Error invalid_argument: not one for each step, or a negative one.
+    /// The same steps with these durations; none: not known. Error invalid_argument: not one for each step, a negative
+    /// one, or none for a step without weights.
     [[nodiscard]] Result<Schedule> try_with_compute(
         std::span<const std::optional<std::chrono::nanoseconds>> compute) const;
     /// The same, of a list.
@@ -177,6 +183,7 @@ private:
     };
     struct Data : Content {
         std::uint64_t catalog_hash = 0;
+        std::shared_ptr<const CatalogOutline> outline;
         std::uint32_t storage_count = 0;
         std::vector<std::uint64_t> storage_offsets;  // steps + 1, into storages
         std::vector<StorageId> storages;             // of all steps, one after the other
@@ -184,8 +191,8 @@ private:
     };
     [[nodiscard]] static const Content& content_of(const Data& data) noexcept { return data; }
 
-    Schedule(std::uint64_t catalog_hash, std::uint32_t storage_count, std::vector<std::uint64_t> storage_offsets,
-             std::vector<StorageId> storages, Content content);
+    Schedule(std::uint64_t catalog_hash, std::shared_ptr<const CatalogOutline> outline, std::uint32_t storage_count,
+             std::vector<std::uint64_t> storage_offsets, std::vector<StorageId> storages, Content content);
 
     template <class T>
     [[nodiscard]] static std::span<const T> slice(const std::vector<T>& values,

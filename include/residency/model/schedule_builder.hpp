@@ -23,8 +23,8 @@ namespace residency { inline namespace RESIDENCY_ABI {
 ///
 ///     auto schedule = ScheduleBuilder{catalog}.step({"embed"}).step({"l0.up", "l0.down"}, 120us).try_build();
 ///
-/// A weight that is named twice in a step counts once. The builder keeps the first error: later calls do nothing, and try_build()
-/// returns it.
+/// A weight that is named twice in a step counts once. The builder keeps its steps: try_build() gives the same again, and more steps may
+/// follow. It keeps the first error too: later calls do nothing, and try_build() returns it.
 class ScheduleBuilder {
 public:
     using Compute = std::optional<std::chrono::nanoseconds>;  ///< duration of a step without its copies; none: unknown
@@ -33,7 +33,8 @@ public:
     explicit ScheduleBuilder(Catalog catalog)
         : catalog_{std::move(catalog)}, seen_in_(catalog_.weights().size(), UINT32_MAX) {}
 
-    /// Adds the next step, by ids or by names. `compute`: its estimated duration on the device, without the copies.
+    /// Adds the next step, by ids or by names. `compute`: its estimated duration on the device, without the copies. A step without
+    /// weights needs one: it says how long copies have. Error invalid_argument: neither weights nor a duration.
     ScheduleBuilder& step(std::span<const WeightId> weights, Compute compute = std::nullopt,
                           std::string_view name = {});
     /// The same, of a list, or by name.
@@ -58,11 +59,11 @@ public:
     /// Success so far, or the first error.
     [[nodiscard]] const Status& status() const noexcept { return status_; }
 
-    /// The schedule, or the first error. Error invalid_argument: no steps. Leaves the builder without steps.
-    [[nodiscard]] Result<Schedule> try_build(Cycle cycle = Cycle::cyclic);
+    /// The schedule, or the first error. Error invalid_argument: no steps.
+    [[nodiscard]] Result<Schedule> try_build(Cycle cycle = Cycle::cyclic) const;
 #if RESIDENCY_EXCEPTIONS
     /// As try_build(), but throws Exception.
-    [[nodiscard]] Schedule build(Cycle cycle = Cycle::cyclic) { return unwrap(try_build(cycle)); }
+    [[nodiscard]] Schedule build(Cycle cycle = Cycle::cyclic) const { return unwrap(try_build(cycle)); }
 #endif
 
 private:

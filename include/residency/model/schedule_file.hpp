@@ -15,7 +15,7 @@
 namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Of the bytes that save() writes.
-inline constexpr std::uint32_t schedule_file_version = 1;
+inline constexpr std::uint32_t schedule_file_version = 2;
 
 /// The bytes of a schedule: a container (model/container.hpp) of kind schedule. The same schedule gives the same bytes.
 /// Precondition: not empty().
@@ -23,8 +23,8 @@ inline constexpr std::uint32_t schedule_file_version = 1;
 /// Blocks. Writes those bytes to a file, whole or not at all. Error io.
 [[nodiscard]] RESIDENCY_INLINE Status try_save_file(const Schedule& schedule, const std::string& path);
 
-/// The schedule that save() wrote. `source` names the bytes in messages. Errors: malformed, with the place; unsupported for a later
-/// version; mismatch where it was saved for another catalog.
+/// The schedule that save() wrote. `source` names the bytes in messages. Errors: malformed, with the place; unsupported for another
+/// version; mismatch, saying what differs, where it was saved for another catalog.
 [[nodiscard]] RESIDENCY_INLINE Result<Schedule> try_load_schedule(std::span<const std::byte> bytes,
                                                                   const Catalog& catalog,
                                                                   std::string source = "schedule");

@@ -21,6 +21,7 @@
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
 #include "residency/host/region.hpp"
 #include "residency/host/thread_group.hpp"
@@ -113,7 +114,7 @@ template <Device D>
     std::vector<std::shared_ptr<host::Region>> regions;
     regions.reserve(blocks.size());
     for (const std::uint64_t bytes : blocks) {
-        auto region = host::Region::try_map(bytes, true);
+        auto region = host::Region::try_map(bytes, true, residency::detail::memory_node_of(device));
         if (!region) { return region.error(); }
         regions.push_back(std::move(*region));
     }

@@ -30,6 +30,7 @@
 #include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/storage.hpp"
@@ -175,7 +176,7 @@ public:
     /// What was told beyond these bytes is done again.
     void go_back_to(std::uint64_t raw_bytes) { raw_bytes_ = raw_bytes; }
     [[nodiscard]] Error cancelled() const {
-        return {ErrorKind::cancelled, "packing was cancelled after " + std::to_string(raw_bytes_) + " bytes"};
+        return {ErrorKind::cancelled, "packing was cancelled after " + residency::detail::in_bytes(raw_bytes_)};
     }
 
 private:

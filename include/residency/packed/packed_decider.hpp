@@ -122,6 +122,7 @@ public:
     [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override {
         return inner_->bring_residents(ids);
     }
+    [[nodiscard]] Status bring_everything() override { return inner_->bring_everything(); }
     void forget_ahead() override { inner_->forget_ahead(); }
     /// That of the plan in force. Another choice of what stays unpacked may beat it, but not exact_bound().
     [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override { return inner_->bound(); }
@@ -131,6 +132,11 @@ public:
                                : plan().bound_seconds();
     }
     [[nodiscard]] bool makes_plans() const noexcept override { return true; }
+    [[nodiscard]] bool correct_link(double bytes_per_second) noexcept override {
+        if (!inner_->correct_link(bytes_per_second)) { return false; }
+        sizes_->set_measured_link(inner_->problem().link);
+        return true;
+    }
     /// Of the kernels alone: unpacking comes before what is timed.
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }
     /// The plan of the bytes that travel.
@@ -335,10 +341,11 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
                                              std::uint64_t cap_bytes) {
     context_ = context;
     context_.catalog = stored_.catalog;
+    std::optional<plan::Link> measured;
     if (!config_.link) {
         auto link = try_measure_link(*context.device, cap_bytes);
         if (!link) { return link.error(); }
-        config_.link = *link;
+        measured = *link;
     }
     if (!config_.memory_bytes_per_second) {
         auto rate = try_measure_memory(*context.device, cap_bytes);
@@ -353,6 +360,9 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
     // Again, with what was measured.
     sizes_ = std::make_unique<Inner>(inner_config());
     inner_ = std::make_unique<Inner>(inner_config());
+    if (measured) {
+        for (Inner* each : {sizes_.get(), inner_.get()}) { each->set_measured_link(*measured); }
+    }
     if (auto prepared = prepare(*context.device, catalog_, given_, needs); !prepared) { return prepared; }
     return change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, needs, rest); });
 }
@@ -487,7 +497,7 @@ Status PlannedDecider<pool::Packed<D>>::check_places(std::span<const StorageId> 
     return Error{ErrorKind::budget,
                  message + "; steps [" + std::to_string(access.first_step()) + ", " + std::to_string(last) +
                      ") would fit; Residency::ranges() says into which ranges a pass falls",
-                 BudgetNumbers{0, cap_bytes_, 0, limits_.floor_bytes, last}};
+                 BudgetNumbers{memory_.unpacked_bytes(wanted), cap_bytes_, 0, limits_.floor_bytes, last}};
 }
 
 template <VirtualMemoryDevice D>

@@ -18,6 +18,7 @@
 #include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/form.hpp"
@@ -81,6 +82,14 @@ public:
     }
     /// Two of these storages that would be unpacked to the same place; none: {no_storage, no_storage}.
     [[nodiscard]] std::pair<StorageId, StorageId> find_clash(std::span<const StorageId> storages);
+    /// What these storages take unpacked.
+    [[nodiscard]] std::uint64_t unpacked_bytes(std::span<const StorageId> storages) const {
+        std::uint64_t sum = 0;
+        for (const StorageId id : storages) {
+            sum += forms_[index(id)].unpacks ? UnpackLayout::place_bytes(forms_[index(id)].raw_bytes) : 0;
+        }
+        return sum;
+    }
 
     /// Nothing that leases unpacked counts as unpacked any more, unless one still covers it.
     void pass_began() noexcept {
@@ -478,9 +487,9 @@ Status UnpackMemory<D>::find_places() {
         if (at + place_bytes(s) > layout_.table_at) {
             return Error{ErrorKind::budget,
                          "no room to unpack " + context_.catalog.describe(StorageId{s}) + ": " +
-                             std::to_string(asked_bytes) + " bytes are asked for together, leases cover " +
-                             std::to_string(kept_bytes) + " of the " +
-                             std::to_string(layout_.table_at - layout_.shared_at) +
+                             residency::detail::in_bytes(asked_bytes) + " are asked for together, leases cover " +
+                             residency::detail::in_bytes(kept_bytes) + " of the " +
+                             residency::detail::in_bytes(layout_.table_at - layout_.shared_at) +
                              "; end leases before, or say how many leases are open together "
                              "(policies.leases_at_once), and how many storages one asks for "
                              "(policies.storages_at_once)",

@@ -13,6 +13,7 @@
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/pool/rounding.hpp"
 #include "residency/pool/segment_bytes.hpp"
@@ -29,14 +30,16 @@ public:
     using Device = D;  ///< whose memory it gives
     /// What the driver does.
     struct Config {
-        /// Bytes to which the driver rounds an allocation in a pool.
+        /// Bytes to which the driver rounds an allocation in a pool; 0 is 1.
         std::uint64_t rounding_bytes = 512;
     };
     static constexpr bool one_range = false;  ///< every allocation is a range of its own
 
     StreamOrdered() : StreamOrdered(Config{}) {}
     /// Rounds as `config` says.
-    explicit StreamOrdered(Config config) noexcept : config_{config} {}
+    explicit StreamOrdered(Config config) noexcept : config_{config} {
+        config_.rounding_bytes = (std::max)(config_.rounding_bytes, std::uint64_t{1});
+    }
     /// The source is empty afterwards.
     StreamOrdered(StreamOrdered&& other) noexcept
         : config_{other.config_},
@@ -164,8 +167,8 @@ template <Device D>
 Status StreamOrdered<D>::open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
     if (needs.largest_alignment_bytes > alignment_bytes) {
         return Error{ErrorKind::unsupported, "a storage wants its address at a multiple of " +
-                                                 std::to_string(needs.largest_alignment_bytes) +
-                                                 " bytes, and a stream-ordered pool promises multiples of " +
+                                                 residency::detail::in_bytes(needs.largest_alignment_bytes) +
+                                                 ", and a stream-ordered pool promises multiples of " +
                                                  std::to_string(alignment_bytes) + ": use pool::Slab"};
     }
     device_ = &device;

@@ -12,6 +12,7 @@
 
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
@@ -53,7 +54,7 @@ public:
     /// an id that no storage has, or a probability outside 0 … 1.
     [[nodiscard]] Status hint(std::span<const Hint> hints) {
         for (const Hint& each : hints) {
-            if (index(each.storage) >= storages_ || !(each.probability >= 0 && each.probability <= 1)) {
+            if (index(each.storage) >= storages_ || !detail::is_share(each.probability)) {
                 return Error{ErrorKind::invalid_argument, "a hint for storage " + std::to_string(index(each.storage)) +
                                                               " of " + std::to_string(storages_) +
                                                               " with probability " + std::to_string(each.probability)};

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/model/in_bytes.hpp"
 #include "residency/simulation/address_map.hpp"
 #include "residency/simulation/name_table.hpp"
 #include "residency/simulation/report.hpp"
@@ -217,7 +218,7 @@ private:
         for (auto value = reinterpret_cast<std::uintptr_t>(at); value != 0; value >>= 4U) {
             hex.insert(hex.begin(), digits[value & 15U]);
         }
-        return std::to_string(bytes) + " bytes at 0x" + (hex.empty() ? "0" : hex);
+        return residency::detail::in_bytes(bytes) + " at 0x" + (hex.empty() ? "0" : hex);
     }
     void add(Report report) {
         // Neighbouring ranges of the same two operations are one finding.

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "residency/device/device.hpp"
+#include "residency/device/device_users.hpp"
 #include "residency/device/link.hpp"
 #include "residency/simulation/call_kind.hpp"
 #include "residency/simulation/handle.hpp"
@@ -39,7 +40,7 @@ class MemoryPool;
 struct StreamState;
 }  // namespace simulation
 
-/// A GPU in software that keeps the rules D1 to D11: a deterministic discrete-event model with a virtual clock, real bytes and a
+/// A GPU in software that keeps the rules D1 to D12: a deterministic discrete-event model with a virtual clock, real bytes and a
 /// happens-before checker. The same seed and the same calls give the same clock, the same bytes and the same reports.
 ///
 /// Time. Every call costs the host virtual time (Config::call_cost and the like). An operation starts when its stream, the events
@@ -130,6 +131,9 @@ public:
     SimulatedDevice& operator=(const SimulatedDevice&) = delete;
     /// Drops pending work.
     ~SimulatedDevice();
+
+    /// The Residencies on it.
+    [[nodiscard]] DeviceUsers& users() noexcept { return users_; }
 
     // Device.
     /// What Device and its optional parts ask for (device/device.hpp), whose numbered list says what each call does.
@@ -351,6 +355,7 @@ private:
     Config config_;
     Statistics statistics_;
     std::unique_ptr<State> state_;  // never null
+    DeviceUsers users_;
 };
 
 }}  // namespace residency::RESIDENCY_ABI

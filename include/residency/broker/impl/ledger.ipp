@@ -17,6 +17,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
@@ -97,8 +98,8 @@ RESIDENCY_INLINE Result<std::optional<std::uint64_t>> Ledger::begin(Id id, std::
     if (!client.started || client.changing || holds > account.granted_bytes) {
         return Error{ErrorKind::wrong_state,
                      holds > account.granted_bytes
-                         ? "\"" + account.name + "\" has a budget of " + std::to_string(in_force_bytes) +
-                               " bytes, and " + std::to_string(account.granted_bytes) + " were granted"
+                         ? "\"" + account.name + "\" has a budget of " + residency::detail::in_bytes(in_force_bytes) +
+                               ", and " + residency::detail::in_bytes(account.granted_bytes) + " were granted"
                          : "\"" + account.name + "\" has no budget from here yet, or is changing it"};
     }
     account.granted_bytes = account.used_bytes = holds;
@@ -139,9 +140,9 @@ RESIDENCY_INLINE Status Ledger::take(Id id, std::uint64_t bytes) {
     const auto sum = residency::detail::checked_add(client.account.used_bytes, bytes);
     if (!sum || *sum > client.account.limit_bytes) {
         return Error{ErrorKind::budget,
-                     "\"" + client.account.name + "\" asks for " + std::to_string(bytes) + " bytes and holds " +
-                         std::to_string(client.account.used_bytes) + ": its limit is " +
-                         std::to_string(client.account.limit_bytes),
+                     "\"" + client.account.name + "\" asks for " + residency::detail::in_bytes(bytes) + " and holds " +
+                         residency::detail::in_bytes(client.account.used_bytes) + ": its limit is " +
+                         residency::detail::in_bytes(client.account.limit_bytes),
                      BudgetNumbers{bytes, client.account.limit_bytes, client.account.used_bytes,
                                    client.account.floor_bytes, UINT32_MAX}};
     }
@@ -219,8 +220,8 @@ RESIDENCY_INLINE Status Ledger::check_floors(std::uint64_t floor_bytes, Id in_pl
     }
     if (floors <= settings_.total_bytes) { return {}; }
     return Error{ErrorKind::budget,
-                 "the floors together take " + std::to_string(floors) + " bytes, and the total is " +
-                     std::to_string(settings_.total_bytes),
+                 "the floors together take " + residency::detail::in_bytes(floors) + ", and the total is " +
+                     residency::detail::in_bytes(settings_.total_bytes),
                  BudgetNumbers{floor_bytes, settings_.total_bytes, floors - floor_bytes, floors, UINT32_MAX}};
 }
 
@@ -232,11 +233,13 @@ RESIDENCY_INLINE Error Ledger::refusal(const Client& client, std::uint64_t bytes
     }
     const std::uint64_t asked = bytes != 0 ? bytes : account.floor_bytes;
     return {ErrorKind::budget,
-            "\"" + account.name + "\" asks for " + std::to_string(asked) + " bytes and holds " +
-                std::to_string(account.used_bytes) + "; its share of the total of " +
-                std::to_string(settings_.total_bytes) + " is " + std::to_string(account.target_bytes) + ", " +
-                std::to_string(free() + account.granted_bytes - account.used_bytes) + " are free, and " +
-                std::to_string(coming) + " are asked back from others: ask again after their next pass ends",
+            "\"" + account.name + "\" asks for " + residency::detail::in_bytes(asked) + " and holds " +
+                residency::detail::in_bytes(account.used_bytes) + "; its share of the total of " +
+                residency::detail::in_bytes(settings_.total_bytes) + " is " +
+                residency::detail::in_bytes(account.target_bytes) + ", " +
+                residency::detail::in_bytes(free() + account.granted_bytes - account.used_bytes) + " are free, and " +
+                residency::detail::in_bytes(coming) +
+                " are asked back from others: ask again after their next pass ends",
             BudgetNumbers{asked, settings_.total_bytes, granted(), account.floor_bytes, UINT32_MAX}};
 }
 

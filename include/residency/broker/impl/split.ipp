@@ -13,6 +13,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
@@ -62,8 +63,8 @@ RESIDENCY_INLINE Result<std::vector<std::uint64_t>> split(std::uint64_t total_by
     std::uint64_t floors = 0;
     for (const Claim& claim : claims) { floors = residency::detail::saturating_add(floors, claim.floor_bytes); }
     return Error{ErrorKind::budget,
-                 "the total of " + std::to_string(total_bytes) + " bytes is below the sum of the floors, " +
-                     std::to_string(floors) + " bytes",
+                 "the total of " + residency::detail::in_bytes(total_bytes) + " is below the sum of the floors, " +
+                     residency::detail::in_bytes(floors),
                  BudgetNumbers{floors, total_bytes, 0, floors, UINT32_MAX}};
 }
 

@@ -11,17 +11,18 @@
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 RESIDENCY_INLINE Result<ResolvedTotal> resolve_total(const Budget& total, const MemoryInfo& memory,
                                                      std::uint64_t reserve_bytes) {
-    const auto in_bytes = [](std::uint64_t value) { return std::to_string(value) + " bytes"; };
+    using residency::detail::in_bytes;
     ResolvedTotal resolved;
     resolved.text = "the total " + total.text();
     const auto refused = [&](const std::string& why) {
         return Error{ErrorKind::budget, resolved.text + " " + why,
-                     BudgetNumbers{resolved.asked_bytes, 0, 0, 0, UINT32_MAX}};
+                     BudgetNumbers{resolved.asked_bytes, 0, 0, 0, UINT32_MAX, memory.free_bytes}};
     };
     switch (total.kind()) {
         case BudgetKind::bytes: resolved.asked_bytes = total.amount(); break;
@@ -42,13 +43,16 @@ RESIDENCY_INLINE Result<ResolvedTotal> resolve_total(const Budget& total, const 
         return refused("is nothing: of the " + in_bytes(memory.free_bytes) + " that are free " +
                        in_bytes(reserve_bytes) + " are to be left; give bytes, or a smaller reserve");
     }
-    resolved.is_clamped = resolved.asked_bytes > memory.total_bytes;
-    resolved.bytes = resolved.is_clamped ? memory.total_bytes : resolved.asked_bytes;
+    const std::string others = "others hold " + in_bytes(memory.total_bytes - memory.free_bytes) + " of the device's " +
+                               in_bytes(memory.total_bytes);
+    if (memory.free_bytes == 0) { return refused("cannot be had: nothing is free, " + others); }
+    resolved.is_clamped = resolved.asked_bytes > memory.free_bytes;
+    resolved.bytes = (std::min)(resolved.asked_bytes, memory.free_bytes);
     if (total.kind() != BudgetKind::bytes || total.text() != std::to_string(total.amount())) {
-        resolved.text += " (" + in_bytes(resolved.asked_bytes) + ")";
+        resolved.text += " = " + in_bytes(resolved.asked_bytes);
     }
     if (resolved.is_clamped) {
-        resolved.text += " is clamped to the " + in_bytes(resolved.bytes) + " that the device has";
+        resolved.text += " is clamped to the " + in_bytes(resolved.bytes) + " that are free: " + others;
     }
     return resolved;
 }

@@ -13,6 +13,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -116,7 +117,7 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
         const std::uint64_t over = value % context.granularity_bytes;
         return over == 0 ? value : detail::saturating_add(value, context.granularity_bytes - over);
     };
-    const auto in_bytes = [](std::uint64_t value) { return std::to_string(value) + " bytes"; };
+    using residency::detail::in_bytes;
     const std::uint64_t weights = detail::saturating_add(context.streamed_bytes, context.resident_bytes);
 
     ResolvedBudget resolved;
@@ -154,8 +155,12 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
     }
     resolved.bytes = resolved.asked_bytes - resolved.asked_bytes % context.granularity_bytes;
     resolved.text = who;
+    if (kind_ == BudgetKind::automatic) {
+        resolved.text += ", the " + in_bytes(*context.free_device_bytes) + " that are free less a reserve of " +
+                         in_bytes(context.reserve_bytes);
+    }
     if (kind_ != BudgetKind::bytes || text() != std::to_string(amount_)) {
-        resolved.text += " (" + in_bytes(resolved.asked_bytes) + ")";
+        resolved.text += " = " + in_bytes(resolved.asked_bytes);
     }
 
     if (is_zero()) {
@@ -170,6 +175,13 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
         resolved.adjustment = BudgetAdjustment::raised_to_floor;
         resolved.bytes = resolved.floor_bytes;
         resolved.text += " is raised to the smallest that works, " + in_bytes(resolved.bytes);
+        if (context.free_device_bytes && resolved.bytes > *context.free_device_bytes) {
+            return Error{ErrorKind::budget,
+                         resolved.text + ", and the device has " + in_bytes(*context.free_device_bytes) +
+                             " free: others hold the rest, and have to give memory back first",
+                         BudgetNumbers{resolved.asked_bytes, resolved.bytes, context.resident_bytes,
+                                       resolved.floor_bytes, context.floor_step, *context.free_device_bytes}};
+        }
     } else if (resolved.bytes < resolved.floor_bytes) {
         std::string message =
             resolved.text + " is below the smallest that works, " + in_bytes(resolved.floor_bytes) + ": ";

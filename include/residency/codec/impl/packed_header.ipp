@@ -12,6 +12,7 @@
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 
@@ -32,8 +33,8 @@ RESIDENCY_INLINE Status check_header(std::span<const std::byte> packed, std::uin
                                      std::uint32_t version) {
     const auto name = [&] { return form_name(static_cast<std::uint32_t>(form)); };
     if (packed.size() < packed_header_bytes) {
-        return Error{ErrorKind::malformed,
-                     name() + ": " + std::to_string(packed.size()) + " bytes are fewer than a header: they are cut"};
+        return Error{ErrorKind::malformed, name() + ": " + residency::detail::in_bytes(packed.size()) +
+                                               " are fewer than a header: they are cut"};
     }
     PackedHeader header;
     std::memcpy(&header, packed.data(), sizeof header);
@@ -46,8 +47,9 @@ RESIDENCY_INLINE Status check_header(std::span<const std::byte> packed, std::uin
                                                  ": pack the weights again"};
     }
     if (header.packed_bytes != packed.size()) {
-        return Error{ErrorKind::malformed, name() + ": " + std::to_string(packed.size()) + " bytes are there of the " +
-                                               std::to_string(header.packed_bytes) + " that the header says"};
+        return Error{ErrorKind::malformed, name() + ": " + residency::detail::in_bytes(packed.size()) +
+                                               " are there of the " + std::to_string(header.packed_bytes) +
+                                               " that the header says"};
     }
     if (header.raw_bytes != raw_bytes) {
         return Error{ErrorKind::mismatch, name() + ": " + std::to_string(header.raw_bytes) +

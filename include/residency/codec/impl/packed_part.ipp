@@ -19,6 +19,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/dtype.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 
@@ -119,9 +120,10 @@ template <class Use>
 [[nodiscard]] Status with_part(const PackedPart& part, std::span<const std::byte> packed, std::uint64_t raw_bytes,
                                Use&& use) {
     if (packed.size() != part.packed_bytes || raw_bytes != part.raw_bytes) {
-        return Error{ErrorKind::mismatch, "a packed part of " + std::to_string(part.packed_bytes) + " bytes for " +
-                                              std::to_string(part.raw_bytes) + ": " + std::to_string(packed.size()) +
-                                              " and " + std::to_string(raw_bytes) + " are given"};
+        return Error{ErrorKind::mismatch, "a packed part of " + residency::detail::in_bytes(part.packed_bytes) +
+                                              " for " + std::to_string(part.raw_bytes) + ": " +
+                                              std::to_string(packed.size()) + " and " + std::to_string(raw_bytes) +
+                                              " are given"};
     }
     return with_codec(part.form, [&](const auto& codec) {
         if (checksum(packed) != part.checksum) {

@@ -55,9 +55,8 @@ RESIDENCY_INLINE std::string describe(const LearningReport& report) {
                 " not learned: their leases overlap; end each before the next is acquired, or declare what they take";
     }
     if (report.passes_ahead > 0) {
-        text += "; the measured pass is not complete, " + std::to_string(report.passes_ahead) +
-                (report.passes_ahead == 1 ? " pass was" : " passes were") +
-                " enqueued since: wait for the stream once in a while";
+        text += "; the passes that are measured are not complete, " + std::to_string(report.passes_ahead) +
+                (report.passes_ahead == 1 ? " pass was" : " passes were") + " enqueued since";
     }
     return text;
 }

@@ -18,6 +18,7 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/model/storage.hpp"
@@ -101,6 +102,10 @@ inline std::vector<std::uint64_t> source_offsets(const Catalog& catalog, const p
 
 RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Schedule& schedule,
                                              std::uint64_t chunk_bytes, const plan::Plan* current_plan) {
+    if (memory_bytes_per_second_ && !residency::detail::is_positive(*memory_bytes_per_second_)) {
+        return Error{ErrorKind::invalid_argument,
+                     "memory_bytes_per_second must be positive: leave it out, and it is measured"};
+    }
     plan::Problem problem =
         detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
     bool is_written = false;
@@ -187,10 +192,11 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::check_given(const Catalog& cata
                                               std::to_string(catalog.hash())};
     }
     if (given.held_bytes() > budget_bytes || given.chunk_bytes() != problem_.chunk_bytes) {
-        return Error{ErrorKind::mismatch, "the plan holds " + std::to_string(given.held_bytes()) +
-                                              " bytes in chunks of " + std::to_string(given.chunk_bytes()) +
-                                              "; the budget is " + std::to_string(budget_bytes) +
-                                              ", the chunks of this pool are " + std::to_string(problem_.chunk_bytes)};
+        return Error{ErrorKind::mismatch, "the plan holds " + residency::detail::in_bytes(given.held_bytes()) +
+                                              " in chunks of " + residency::detail::in_bytes(given.chunk_bytes()) +
+                                              "; the budget is " + residency::detail::in_bytes(budget_bytes) +
+                                              ", the chunks of this pool are " +
+                                              residency::detail::in_bytes(problem_.chunk_bytes)};
     }
     if (auto fits = plan::check(given, problem_); !fits) { return fits.error(); }
     return given;
@@ -205,10 +211,11 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make_under_leases(const Catalog
     if (sizes->floor_bytes > problem.budget_bytes) {
         return Error{ErrorKind::wrong_state,
                      "a lease of " + catalog.describe(current_plan.leased) + " (" +
-                         std::to_string(problem.storage_bytes[index(current_plan.leased)]) +
-                         " bytes) is open, so that the image stays as it is laid out, and that takes " +
-                         std::to_string(sizes->floor_bytes) + " bytes at least: end the lease, or give more than " +
-                         std::to_string(problem.budget_bytes),
+                         residency::detail::in_bytes(problem.storage_bytes[index(current_plan.leased)]) +
+                         ") is open, so that the image stays as it is laid out, and that takes " +
+                         residency::detail::in_bytes(sizes->floor_bytes) +
+                         " at least: end the lease, or give more than " +
+                         residency::detail::in_bytes(problem.budget_bytes),
                      BudgetNumbers{problem.budget_bytes, current_plan.budget_bytes, current_plan.held_bytes,
                                    sizes->floor_bytes, sizes->step}};
     }

@@ -84,6 +84,13 @@ inline constexpr const char* declare_times = "declare what the steps take (Sched
                                      "): the plan then keeps it, and the lease costs nothing");
 }
 
+// The plan assumes times, and what the steps take is being measured: what it foretells says nothing yet.
+[[nodiscard]] inline bool is_still_measuring(const StallFacts& facts) {
+    const auto steps = facts.schedule->steps();
+    return facts.problem && facts.statistics.learning.state == LearningState::measuring &&
+           std::any_of(steps.begin(), steps.end(), [](const auto& step) { return !step.compute; });
+}
+
 // Of steps whose planned times add up to more than the pass took. Empty: they do not.
 [[nodiscard]] inline std::string too_long_in_words(const StallFacts& facts) {
     const Statistics& statistics = facts.statistics;
@@ -122,6 +129,10 @@ RESIDENCY_INLINE Status StallAdvisor::advise_budget(StallAdvice& advice) {
     using residency::detail::in_units;
     if (is_off_plan_) {
         advice.text += "the pass does not follow its plan; mend that first, then look here again";
+        return {};
+    }
+    if (is_still_measuring(*facts_)) {
+        advice.text += "what the steps take is still being measured; look again once it is known";
         return {};
     }
     const double compute = plan::total_compute(*facts_->problem);
@@ -236,8 +247,7 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
         case LearningReason::none:
             text += "they are being measured, " + std::to_string(learning.timed_steps) + " so far; ";
             text += learning.passes_ahead > 0
-                        ? "the measured pass is not complete: call drain(), or wait for the "
-                          "stream, once in a while"
+                        ? "the passes that are measured are not complete: they are read as soon as they are"
                         : "let more passes go by, and drain() after each, before you judge the plan";
             break;
         case LearningReason::not_wanted: text += "set Options::learn, or " + declare; break;
@@ -263,6 +273,7 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
     report.divergences_first = !report.divergences.empty() && diverging_costs && !holds_leases;
     report.too_long = detail::too_long_in_words(facts);
     report.times = detail::times_in_words(facts);
+    report.times_first = !report.times.empty() && detail::is_still_measuring(facts);
     report.timed_passes = facts.statistics.stalls.passes;
     detail::StallAdvisor advisor{facts, !report.off_plan.empty()};
     const Stalls& pass = facts.statistics.stalls.last_pass;
@@ -299,6 +310,7 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
 RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
     std::vector<std::string> lines;
     lines.reserve(6 + advice.size());
+    if (times_first) { lines.push_back(times); }
     if (divergences_first) { lines.push_back(divergences); }
     if (!off_plan.empty()) { lines.push_back(off_plan); }
     if (timed_passes == 0) {
@@ -310,7 +322,7 @@ RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
     if (!idle.empty()) { lines.push_back(idle); }
     if (!divergences.empty() && !divergences_first) { lines.push_back(divergences); }
     if (!too_long.empty()) { lines.push_back(too_long); }
-    if (!times.empty()) { lines.push_back(times); }
+    if (!times.empty() && !times_first) { lines.push_back(times); }
     return lines;
 }
 

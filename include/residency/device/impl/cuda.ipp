@@ -10,8 +10,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -19,6 +21,7 @@
 
 #include "residency/device/cuda.hpp"
 #include "residency/device/cuda_state.hpp"
+#include "residency/device/memory_node.hpp"
 
 // CudaDevice: opening, streams, events, flags.
 
@@ -29,9 +32,11 @@ RESIDENCY_INLINE CudaDevice::CudaDevice(CudaDevice&&) noexcept = default;
 RESIDENCY_INLINE CudaDevice& CudaDevice::operator=(CudaDevice&&) noexcept = default;
 RESIDENCY_INLINE CudaDevice::~CudaDevice() = default;
 
+RESIDENCY_INLINE DeviceUsers& CudaDevice::users() noexcept { return state_->users; }
 RESIDENCY_INLINE int CudaDevice::ordinal() const noexcept { return state_->ordinal; }
 RESIDENCY_INLINE std::string_view CudaDevice::name() const noexcept { return state_->name; }
 RESIDENCY_INLINE std::uint64_t CudaDevice::chunk_granularity() const noexcept { return state_->chunk_granularity; }
+RESIDENCY_INLINE std::optional<unsigned> CudaDevice::memory_node() const noexcept { return state_->memory_node; }
 RESIDENCY_INLINE bool CudaDevice::is_lost() const noexcept { return state_->lost.load(std::memory_order_relaxed); }
 RESIDENCY_INLINE std::chrono::nanoseconds CudaDevice::host_time() const noexcept {
     return std::chrono::steady_clock::now().time_since_epoch();
@@ -105,6 +110,10 @@ RESIDENCY_INLINE Result<CudaDevice> CudaDevice::try_open(int ordinal, Config con
     if (code != cudaSuccess) { return s.runtime_failure(code, "cudaGetDeviceProperties"); }
     s.name = properties.name;
     s.total_bytes = properties.totalGlobalMem;
+    char address[32];
+    std::snprintf(address, sizeof address, "%04x:%02x:%02x.0", static_cast<unsigned>(properties.pciDomainID),
+                  static_cast<unsigned>(properties.pciBusID), static_cast<unsigned>(properties.pciDeviceID));
+    s.memory_node = detail::memory_node_of_pci(address);
     const auto has = [&s](CUdevice_attribute attribute) {
         int value = 0;
         return s.driver.device_get_attribute(&value, attribute, s.device) == CUDA_SUCCESS && value != 0;

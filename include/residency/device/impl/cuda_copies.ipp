@@ -19,6 +19,9 @@ RESIDENCY_INLINE Status CudaDevice::copy(std::span<const Copy> copies, Stream st
     const detail::CudaState::Scope scope{*state_};
     // Pieces are passed in blocks from the stack: no allocation, and few enough calls that their latency does not count.
     constexpr std::size_t block = 512;
+    // A batch with an entry of 24 KiB or less beside larger ones blocks the host until all of it is copied, if the stream is idle: 1.25 ms
+    // for 64 MiB on an H100. A batch of the small ones behind one of the others takes 10 us (CUDA 13.0, H100 and H200: gpu_link).
+    constexpr std::size_t small = std::size_t{32} << 10;
     void* to[block];
     const void* from[block];
     std::size_t bytes[block];
@@ -28,39 +31,45 @@ RESIDENCY_INLINE Status CudaDevice::copy(std::span<const Copy> copies, Stream st
         if (!capturing) { return capturing.error(); }
         batches = !*capturing;
     }
-    std::size_t next = 0;
-    while (next < copies.size()) {
-        std::size_t count = 0;
-        for (; next < copies.size() && count < block; ++next) {
-            const Copy& piece = copies[next];
-            if (piece.bytes == 0) { continue; }
-            to[count] = piece.to;
-            from[count] = piece.from;
-            bytes[count++] = piece.bytes;
-        }
-        if (count == 0) { break; }
+    const auto enqueue = [&](std::size_t first, std::size_t count) -> Status {
 #if CUDART_VERSION >= 12080
         if (count > 1 && batches) {
             cudaMemcpyAttributes attributes{};
             attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
             std::size_t attributes_from = 0;
 #if CUDART_VERSION >= 13000
-            const cudaError_t code =
-                cudaMemcpyBatchAsync(to, from, bytes, count, &attributes, &attributes_from, 1, stream.get());
+            const cudaError_t code = cudaMemcpyBatchAsync(to + first, from + first, bytes + first, count, &attributes,
+                                                          &attributes_from, 1, stream.get());
 #else
             std::size_t failed = 0;
-            const cudaError_t code = cudaMemcpyBatchAsync(to, const_cast<void**>(from), bytes, count, &attributes,
-                                                          &attributes_from, 1, &failed, stream.get());
+            const cudaError_t code =
+                cudaMemcpyBatchAsync(to + first, const_cast<void**>(from + first), bytes + first, count, &attributes,
+                                     &attributes_from, 1, &failed, stream.get());
 #endif
-            if (code != cudaSuccess) { return state_->runtime_failure(code, "cudaMemcpyBatchAsync"); }
-            continue;
+            return code == cudaSuccess ? Status{} : state_->runtime_failure(code, "cudaMemcpyBatchAsync");
         }
 #endif
-        for (std::size_t i = 0; i < count; ++i) {
+        for (std::size_t i = first; i < first + count; ++i) {
             Status copied = state_->checked(cudaMemcpyAsync(to[i], from[i], bytes[i], cudaMemcpyDefault, stream.get()),
                                             "cudaMemcpyAsync", bytes[i]);
             if (!copied) { return copied; }
         }
+        return {};
+    };
+    std::size_t next = 0;
+    while (next < copies.size()) {
+        std::size_t larger = 0;           // from the front
+        std::size_t first_small = block;  // to the end
+        for (; next < copies.size() && larger < first_small; ++next) {
+            const Copy& piece = copies[next];
+            if (piece.bytes == 0) { continue; }
+            const std::size_t at = piece.bytes < small ? --first_small : larger++;
+            to[at] = piece.to;
+            from[at] = piece.from;
+            bytes[at] = piece.bytes;
+        }
+        if (Status enqueued = enqueue(0, larger); !enqueued) { return enqueued; }
+        if (Status enqueued = enqueue(first_small, block - first_small); !enqueued) { return enqueued; }
     }
     return {};
 }

@@ -15,6 +15,7 @@
 #include "residency/device/cuda.hpp"
 #include "residency/device/cuda_host_memory.hpp"
 #include "residency/device/cuda_state.hpp"
+#include "residency/model/in_bytes.hpp"
 
 // CudaDevice: device memory, pools, host memory.
 
@@ -49,11 +50,12 @@ RESIDENCY_INLINE Result<CudaDevice::Pool> CudaDevice::create_pool(std::uint64_t 
     if (!state_->has_pools) { return state_->without_pools(); }
     const std::uint64_t step = pool_granularity();
     if (cap_bytes == 0 || cap_bytes % step != 0) {
-        return Error{
-            ErrorKind::invalid_argument,
-            "a pool's cap of " + std::to_string(cap_bytes) + " bytes would be rounded up by the driver: ask for " +
-                (cap_bytes >= step ? std::to_string(cap_bytes / step * step) + " or " : std::string{}) +
-                std::to_string((cap_bytes / step + 1) * step) + " (multiples of " + std::to_string(step) + ")"};
+        return Error{ErrorKind::invalid_argument,
+                     "a pool's cap of " + residency::detail::in_bytes(cap_bytes) +
+                         " would be rounded up by the driver: ask for " +
+                         (cap_bytes >= step ? std::to_string(cap_bytes / step * step) + " or " : std::string{}) +
+                         std::to_string((cap_bytes / step + 1) * step) + " (multiples of " + std::to_string(step) +
+                         ")"};
     }
     const detail::CudaState::RelaxedScope scope{*state_};
     cudaMemPoolProps properties{};
@@ -131,11 +133,11 @@ RESIDENCY_INLINE Result<void*> CudaDevice::allocate_host_with(std::uint64_t byte
     void* at = nullptr;
     detail::CudaHostKind kind = detail::CudaHostKind::registered;
     if (s.has_host_registration || !s.pin) {
-        std::unique_ptr<void, Unmap> memory{detail::map_host(bytes, s.huge_pages), Unmap{bytes}};
+        std::unique_ptr<void, Unmap> memory{detail::map_host(bytes, s.huge_pages, s.memory_node), Unmap{bytes}};
         if (memory == nullptr) {
             return Error{ErrorKind::out_of_memory,
-                         "the host has no " + std::to_string(bytes) +
-                             " bytes of address space or memory left: " + std::strerror(errno),
+                         "the host has no " + residency::detail::in_bytes(bytes) +
+                             " of address space or memory left: " + std::strerror(errno),
                          DeviceFailure{errno, "mmap", bytes}};
         }
         prepare(static_cast<std::byte*>(memory.get()));
@@ -209,6 +211,7 @@ RESIDENCY_INLINE Result<const void*> CudaDevice::device_view(const void* at) {
     const cudaError_t code = cudaPointerGetAttributes(&attributes, at);
     if (code != cudaSuccess) { return state_->runtime_failure(code, "cudaPointerGetAttributes"); }
     if (attributes.type != cudaMemoryTypeHost || attributes.devicePointer == nullptr) {
+        if (!state_->pin) { return state_->unsupported("pins no memory", "open it with .pin = true"); }
         return Error{ErrorKind::invalid_argument,
                      "device_view: these bytes are not pinned host memory: pin them first"};
     }

@@ -16,11 +16,13 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/expected_use.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 RESIDENCY_INLINE Status ExpectedUse::attach(const Context& context) {
-    if (!(config_.fast_rounds > 0 && config_.fast_rounds < config_.slow_rounds)) {
+    if (!residency::detail::is_positive(config_.fast_rounds) || residency::detail::is_nan(config_.slow_rounds) ||
+        config_.fast_rounds >= config_.slow_rounds) {
         return Error{ErrorKind::invalid_argument, "evict::ExpectedUse needs 0 < fast_rounds < slow_rounds"};
     }
     const std::size_t storages = context.bytes.size();
@@ -29,6 +31,15 @@ RESIDENCY_INLINE Status ExpectedUse::attach(const Context& context) {
     if (!given.empty() && given.size() < storages) {
         return Error{ErrorKind::mismatch, "evict::ExpectedUse: layers are given for " + std::to_string(given.size()) +
                                               " storages of " + std::to_string(storages)};
+    }
+    constexpr std::uint32_t most_layers = 1U << 16U;
+    for (std::size_t i = 0; i < (std::min)(storages, given.size()); ++i) {
+        if (given[i] >= most_layers) {
+            return Error{ErrorKind::invalid_argument,
+                         "evict::ExpectedUse: storage " + std::to_string(i) + " is in layer " +
+                             std::to_string(given[i]) + ": number the layers from 0, below " +
+                             std::to_string(most_layers)};
+        }
     }
     layer_of_.assign(storages, 0);
     if (!given.empty()) { std::copy_n(given.begin(), storages, layer_of_.begin()); }

@@ -68,7 +68,10 @@ namespace detail {
         layout = aoti_total(constants, AotiLayout::dense) == bytes ? AotiLayout::dense : AotiLayout::padded;
     }
     if (const auto total = aoti_total(constants, layout); total != bytes) {
-        return malformed(path, begin, "the weights blob does not have the size of its constants",
+        const bool is_cut = begin == 0 && bytes == model.files[file].bytes && (!total || bytes < *total);
+        return malformed(path, begin,
+                         std::string{"the weights blob does not have the size of its constants"} +
+                             (is_cut ? std::string{": "} + cut_off : std::string{}),
                          std::to_string(bytes) + " bytes",
                          shown_total(aoti_total(constants, AotiLayout::dense)) + ", or " +
                              shown_total(aoti_total(constants, AotiLayout::padded)) + " with padding");
@@ -236,7 +239,7 @@ struct LocatedTensor {
     if (!archive) { return archive.error(); }
     auto tensor = TorchPickle::try_read_tensor(archive->pickle(), input.path(), archive->pickle_offset());
     if (!tensor) { return tensor.error(); }
-    const auto data = archive->try_locate(*tensor);
+    const auto data = archive->try_locate(tensor->storage);
     if (!data) { return data.error(); }
     return LocatedTensor{std::move(*tensor), *data};
 }

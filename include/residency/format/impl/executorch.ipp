@@ -70,11 +70,17 @@ struct ExecutorchExtent {
     const auto start = input.try_text(0, (std::min)(input.bytes(), std::uint64_t{48}));
     if (!start) { return start.error(); }
     const std::string_view magic = is_program ? "eh00" : "FH01";
+    if (start->size() < header_at + magic.size()) {
+        return malformed(path, start->size(), cut_off, std::to_string(input.bytes()) + " bytes",
+                         "at least " + std::to_string(header_at + magic.size()));
+    }
     ExecutorchExtent extent;
     if (std::string_view{*start}.substr((std::min)(start->size(), std::size_t{header_at})).starts_with(magic)) {
         const std::uint64_t header_bytes = is_program ? 24 : 40;
         if (start->size() < header_at + header_bytes) {
-            return malformed(path, header_at, "its header ends too early");
+            return malformed(path, header_at, std::string{"its header ends behind the file: "} + cut_off,
+                             std::to_string(input.bytes()) + " bytes",
+                             "at least " + std::to_string(header_at + header_bytes));
         }
         const auto number = [&](std::size_t at) {
             std::uint64_t value = 0;
@@ -91,12 +97,16 @@ struct ExecutorchExtent {
         const auto bytes =
             is_program ? std::optional{number(16)} : residency::detail::checked_add(number(16), number(24));
         extent.segments_at = number(is_program ? 24 : 32);
-        if (!bytes || *bytes > input.bytes() || *bytes > most || extent.segments_at > input.bytes()) {
-            return malformed(path, header_at, "its header names parts that are not in the file",
-                             bytes ? std::to_string(*bytes) + " bytes of description, segments from byte " +
-                                         std::to_string(extent.segments_at) + " on"
-                                   : std::string{"sizes beyond 64 bits"},
-                             std::to_string(input.bytes()) + " bytes in all");
+        if (!bytes || *bytes > most) {
+            return malformed(path, header_at, "its header names a description that is too long",
+                             bytes ? std::to_string(*bytes) + " bytes" : std::string{"a size beyond 64 bits"},
+                             "at most " + std::to_string(most));
+        }
+        if (*bytes > input.bytes() || extent.segments_at > input.bytes()) {
+            return malformed(path, header_at,
+                             std::string{"its header names parts that are not in the file: "} + cut_off,
+                             std::to_string(input.bytes()) + " bytes",
+                             "at least " + std::to_string((std::max)(*bytes, extent.segments_at)));
         }
         extent.description_bytes = *bytes;
         return extent;
@@ -202,8 +212,11 @@ private:
         const auto from = residency::detail::checked_add(segments_at_, table.number<std::uint64_t>(0));
         const auto bytes = table.number<std::uint64_t>(1);
         if (!from || !residency::detail::lies_inside(*from, bytes, file_bytes_)) {
-            buffer_.fail(table.place(), "segment " + std::to_string(index) + " does not lie inside the file",
-                         std::to_string(bytes) + " bytes", std::to_string(file_bytes_) + " in all");
+            const auto end = from ? residency::detail::checked_add(*from, bytes) : std::nullopt;
+            buffer_.fail(table.place(),
+                         "segment " + std::to_string(index) + " does not lie inside the file: " + cut_off,
+                         std::to_string(file_bytes_) + " bytes",
+                         end ? "at least " + std::to_string(*end) : std::string{"an end within 64 bits"});
             return {};
         }
         return {*from, bytes};

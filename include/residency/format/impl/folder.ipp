@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -19,6 +20,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/format/folder.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/text.hpp"
 #include "residency/model/natural_order.hpp"
 
@@ -73,14 +75,43 @@ RESIDENCY_INLINE Result<std::vector<std::string>> try_list_folder(const std::str
     return std::string{name.substr(0, of - digits)} + std::string{name.substr(of)};
 }
 
-RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
-    const std::string& folder, const std::function<bool(const std::vector<std::string>&)>& are_parts) {
-    const auto names = try_list_folder(folder);
+/// Whether a folder is that of a model in the cache of Hugging Face's hub.
+[[nodiscard]] inline bool is_in_hub_cache(const std::string& prefix) {
+    return is_folder(prefix + "snapshots") && (is_folder(prefix + "refs") || is_folder(prefix + "blobs"));
+}
+
+[[nodiscard]] inline std::string with_slash(const std::string& folder) {
+    return folder.ends_with('/') ? folder : folder + '/';
+}
+
+RESIDENCY_INLINE Result<std::string> try_folder_of_model(const std::string& folder) {
+    const std::string prefix = with_slash(folder);
+    if (!is_in_hub_cache(prefix)) { return folder; }
+    const auto names = try_list_folder(prefix + "snapshots");
     if (!names) { return names.error(); }
-    const std::string prefix = folder.ends_with('/') ? folder : folder + '/';
-    const auto refused = [&](const std::string& what, const std::vector<std::string>& found) {
-        return unsupported(folder, 0, what, found.empty() ? std::string{} : some_of(found));
-    };
+    std::string main;
+    if (const auto input = Input::try_open(prefix + "refs/main")) {
+        constexpr std::uint64_t most_bytes = 256;
+        auto text = input->try_text(0, (std::min)(input->bytes(), most_bytes));
+        if (text) { main = text->substr(0, text->find_last_not_of(" \r\n") + 1); }
+    }
+    if (names->size() == 1 && main.empty()) { main = names->front(); }
+    if (std::find(names->begin(), names->end(), main) != names->end()) { return prefix + "snapshots/" + main; }
+    const std::string why = main.empty() ? "whose refs/main names none" : "whose refs/main names " + shown(main);
+    if (names->empty()) {
+        return unsupported(folder, 0,
+                           "a model in the cache of Hugging Face's hub without a snapshot: download the model again");
+    }
+    std::vector<std::string> paths;
+    for (const std::string& name : *names) { paths.push_back(prefix + "snapshots/" + name); }
+    return unsupported(folder, 0,
+                       "a model in the cache of Hugging Face's hub, " + why + ": give the path of a snapshot",
+                       some_of(paths));
+}
+
+/// Those of the names in a folder that are files of a model, of the first kind that is there.
+[[nodiscard]] inline std::vector<std::string> model_files_among(const std::vector<std::string>& names,
+                                                                const std::string& prefix) {
     const auto is_torch_index = [](std::string_view name) {
         return name.ends_with(".json") && name.find(".bin.index.") != std::string_view::npos;
     };
@@ -99,12 +130,25 @@ RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
         [](std::string_view name) { return name.ends_with(".pte"); },
         [](std::string_view name) { return name.ends_with(".ptd"); },
     };
+    std::vector<std::string> found;
     for (const auto& is_of_kind : kinds) {
-        std::vector<std::string> found;
-        for (const std::string& name : *names) {
+        for (const std::string& name : names) {
             if (is_of_kind(name) && !is_folder(prefix + name)) { found.push_back(name); }
         }
-        if (found.empty()) { continue; }
+        if (!found.empty()) { break; }
+    }
+    return found;
+}
+
+RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
+    const std::string& folder, const std::function<bool(const std::vector<std::string>&)>& are_parts) {
+    const auto names = try_list_folder(folder);
+    if (!names) { return names.error(); }
+    const std::string prefix = with_slash(folder);
+    const auto refused = [&](const std::string& what, const std::vector<std::string>& found) {
+        return unsupported(folder, 0, what, found.empty() ? std::string{} : some_of(found));
+    };
+    if (const std::vector<std::string> found = model_files_among(*names, prefix); !found.empty()) {
         std::vector<std::string> paths;
         paths.reserve(found.size());
         for (const std::string& name : found) { paths.push_back(prefix + name); }
@@ -120,10 +164,24 @@ RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
             found);
     }
     if (names->empty()) { return refused("an empty folder; give a model file, or the folder that holds one", {}); }
+    std::vector<std::string> folders;  // with a model
+    for (const std::string& name : *names) {
+        const std::string inner = prefix + name;
+        const auto in_it = is_folder(inner) ? try_list_folder(inner) : std::vector<std::string>{};
+        if (in_it && (!model_files_among(*in_it, inner + '/').empty() || is_in_hub_cache(inner + '/'))) {
+            folders.push_back(inner);
+        }
+    }
+    if (!folders.empty()) {
+        const bool is_pipeline = std::find(names->begin(), names->end(), "model_index.json") != names->end();
+        return refused(
+            std::string{is_pipeline ? "a pipeline (model_index.json)" : "a folder without a model file"} +
+                ", whose models are in folders in it: give the path of one, or a list of several, each as PREFIX=PATH",
+            folders);
+    }
     return refused(
         "a folder without a model file (.safetensors, .gguf, or what PyTorch or ExecuTorch saved); give the file, or "
-        "the "
-        "folder that holds it",
+        "the folder that holds it",
         *names);
 }
 

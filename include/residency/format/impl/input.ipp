@@ -103,11 +103,7 @@ RESIDENCY_INLINE Status Input::check(const SourceFile& source) const {
 }
 
 RESIDENCY_INLINE Status Input::try_read(std::uint64_t offset, std::span<std::byte> out) const {
-    if (!residency::detail::lies_inside(offset, out.size(), bytes_)) {
-        return detail::malformed(path_, offset, "the file ends too early",
-                                 std::to_string(bytes_ - (std::min)(offset, bytes_)) + " bytes",
-                                 std::to_string(out.size()));
-    }
+    if (!residency::detail::lies_inside(offset, out.size(), bytes_)) { return ends_before(offset, out.size()); }
     for (const Input& piece : pieces_) {
         if (out.empty()) { break; }
         if (offset >= piece.bytes()) {
@@ -145,12 +141,15 @@ RESIDENCY_INLINE Status Input::try_read(std::uint64_t offset, std::span<std::byt
 RESIDENCY_INLINE Result<std::string> Input::try_text(std::uint64_t offset, std::uint64_t count) const {
     std::string text;
     if (residency::detail::lies_inside(offset, count, bytes_)) { text.resize(static_cast<std::size_t>(count)); }
-    if (text.size() != count) {
-        return detail::malformed(path_, offset, "the file ends too early",
-                                 std::to_string(bytes_ - (std::min)(offset, bytes_)) + " bytes", std::to_string(count));
-    }
+    if (text.size() != count) { return ends_before(offset, count); }
     if (Status read = try_read(offset, std::as_writable_bytes(std::span{text})); !read) { return read.error(); }
     return text;
+}
+
+RESIDENCY_INLINE Error Input::ends_before(std::uint64_t offset, std::uint64_t count) const {
+    const auto end = residency::detail::checked_add(offset, count);
+    return detail::malformed(path_, offset, detail::cut_off, std::to_string(bytes_) + " bytes",
+                             end ? "at least " + std::to_string(*end) : std::string{"an end within 64 bits"});
 }
 
 RESIDENCY_INLINE Error Input::system_error(const std::string& path, std::uint64_t offset, const std::string& what) {

@@ -19,6 +19,11 @@ RESIDENCY_INLINE bool JsonHandler::parse_error(std::size_t, const std::string& l
     std::string_view text = why.what();
     if (const std::size_t at = text.find("syntax error"); at != std::string_view::npos) { text.remove_prefix(at); }
     if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) { text = text.substr(0, at); }
+    const auto says = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+    if (says("unexpected end of input") || says("missing closing quote")) {
+        return fail(std::string{"not valid JSON, it has no end: "} + cut_off, std::to_string(place()) + " bytes",
+                    "at least " + std::to_string(place() + 1));
+    }
     return fail("not valid JSON: " + residency::detail::shortened(text, 200),
                 last.empty() ? std::string{} : shown(last));
 }

@@ -61,6 +61,26 @@ RESIDENCY_INLINE Result<Catalog> ModelFile::try_catalog() const {
     return catalog;
 }
 
+RESIDENCY_INLINE Status ModelFile::try_tie(std::string name, std::string_view existing) {
+    const auto find = [&](std::string_view wanted) {
+        return std::find_if(weights.begin(), weights.end(), [&](const auto& weight) { return weight.name == wanted; });
+    };
+    const auto kept = find(existing);
+    const auto refused = [&](const std::string& why) {
+        return Error{ErrorKind::invalid_argument,
+                     "tie " + detail::shown(name) + " to " + detail::shown(existing) + ": " + why};
+    };
+    if (kept == weights.end()) { return refused("the model has no weight " + detail::shown(existing)); }
+    if (find(name) != weights.end()) {
+        return refused("the model has a weight " + detail::shown(name) +
+                       " already; where both have the same bytes, merge_storages makes them one storage");
+    }
+    WeightEntry tied = *kept;
+    tied.name = std::move(name);
+    weights.push_back(std::move(tied));
+    return {};
+}
+
 namespace detail {
 
 RESIDENCY_INLINE void append_metadata(ModelFile& model, std::vector<ModelFile::Metadata> more) {

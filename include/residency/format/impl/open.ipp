@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -112,7 +114,9 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
     }
     return Error{ErrorKind::unsupported,
                  shown(input.path()) + ": byte 0: not a model file of a known format: it starts with " +
-                     (start.empty() ? "nothing" : shown(start)),
+                     (start.empty() ? "nothing" : shown(start)) +
+                     "; known are safetensors, GGUF, what PyTorch, ExecuTorch or AOTInductor saved, packed files and "
+                     "manifests",
                  FileLocation{input.path(), 0, start,
                               "safetensors, GGUF, what PyTorch, ExecuTorch or AOTInductor saved, or a manifest"}};
 }
@@ -132,6 +136,56 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
            has_safetensors_header(start) || is_torch_before_archives(start) || path.ends_with(".json");
 }
 
+/// try_read_model_parts without prefixes.
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> read_parts(const std::vector<std::string>& paths,
+                                                            const ReadOptions& options);
+
+/// Appends a part of a list, at that path. `names`: of the tensors so far.
+[[nodiscard]] inline Status append_part(ModelFile& whole, std::unordered_set<std::string>& names, ModelFile part,
+                                        const std::string& path) {
+    if (whole.format.empty()) { whole.format = part.format; }
+    if ((", " + whole.format + ", ").find(", " + part.format + ", ") == std::string::npos) {
+        whole.format += ", " + part.format;
+    }
+    if (part.weights.size() >= UINT32_MAX - whole.storages.size()) { return malformed(path, 0, "too many tensors"); }
+    for (const auto& weight : part.weights) {
+        if (!names.insert(weight.name).second) {
+            return malformed(path, 0,
+                             "tensor " + shown(weight.name) +
+                                 " is in an earlier file of the list too; leave that file out, give the index that "
+                                 "says which one holds it, or give each model a prefix, as target=PATH draft=PATH");
+        }
+    }
+    append_model(whole, std::move(part));
+    return {};
+}
+
+/// The prefix of a part PREFIX=PATH; empty where it is a path alone.
+[[nodiscard]] inline std::string prefix_of(const std::string& part) {
+    const std::size_t end = part.find('=');
+    if (end == std::string::npos || part.find('/') < end) { return {}; }
+    std::error_code ignored;
+    return std::filesystem::exists(part, ignored) ? std::string{} : part.substr(0, end);
+}
+
+/// Reads models, each with its prefix.
+[[nodiscard]] inline Result<ModelFile> read_models(const std::vector<std::string>& parts, const ReadOptions& options) {
+    ModelFile whole;
+    std::unordered_set<std::string> names;  // of the parts so far
+    for (const std::string& part : parts) {
+        const std::string prefix = prefix_of(part);
+        const std::string path = prefix.empty() ? part : part.substr(prefix.size() + 1);
+        auto model = try_read_model(path, options);
+        if (!model) { return model.error(); }
+        const auto rename = [&](std::string& name) { name = prefix.empty() ? name : prefix + '.' + name; };
+        for (auto& weight : model->weights) { rename(weight.name); }
+        for (auto& entry : model->metadata) { rename(entry.key); }
+        for (auto& entry : model->passed_over) { rename(entry.name); }
+        if (Status added = append_part(whole, names, std::move(*model), path); !added) { return added.error(); }
+    }
+    return whole;
+}
+
 }  // namespace detail
 
 RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const ReadOptions& options) {
@@ -142,9 +196,18 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const
             const GgufValue* count = file ? file->headers[0].find("split.count") : nullptr;
             return count != nullptr && count->as_count() == paths.size();
         };
-        const auto found = detail::try_find_model_in(path, are_parts);
+        const auto folder = detail::try_folder_of_model(path);
+        if (!folder) { return folder.error(); }
+        const auto found = detail::try_find_model_in(*folder, are_parts);
         if (!found) { return found.error(); }
-        return try_read_model_parts(*found, options);
+        const std::string whole = found->size() == 1 ? detail::whole_file_beside(found->front()) : std::string{};
+        if (whole.empty()) { return detail::read_parts(*found, options); }
+        auto model = try_read_model(whole, options);
+        if (model) {
+            model->notes.push_back(detail::shown(found->front()) + ": passed over, since " + detail::shown(whole) +
+                                   " is whole and not in that index; give the index to open what it lists");
+        }
+        return model;
     }
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
@@ -164,8 +227,9 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const
     return model;
 }
 
-RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
-                                                        const ReadOptions& options) {
+namespace detail {
+
+RESIDENCY_INLINE Result<ModelFile> read_parts(const std::vector<std::string>& paths, const ReadOptions& options) {
     if (paths.size() == 1) { return try_read_model(paths.front(), options); }
     std::size_t models = 0;
     std::size_t ggufs = 0;
@@ -174,45 +238,44 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
     const std::string* first_model = nullptr;
     const std::string* no_model = nullptr;
     for (const std::string& path : paths) {
-        if (detail::is_folder(path)) {
+        if (is_folder(path)) {
             ++models;
             has_folder = true;
             continue;
         }
         const auto input = Input::try_open(path);
         if (!input) { return input.error(); }
-        const auto start = input->try_text(0, (std::min)(input->bytes(), std::uint64_t{detail::torch_magic_end}));
+        const auto start = input->try_text(0, (std::min)(input->bytes(), std::uint64_t{torch_magic_end}));
         if (!start) { return start.error(); }
-        if (detail::begins_model(*start, path)) {
+        if (begins_model(*start, path)) {
             ++models;
             first_model = first_model == nullptr ? &path : first_model;
         } else if (no_model == nullptr) {
             no_model = &path;
         }
         if (start->starts_with("GGUF")) { ++ggufs; }
-        if (detail::is_executorch_program(*start) || detail::is_executorch_data(*start)) { ++executorchs; }
+        if (is_executorch_program(*start) || is_executorch_data(*start)) { ++executorchs; }
     }
     if ((models > 1 || has_folder) && no_model != nullptr) {
         const auto input = Input::try_open(*no_model);
         if (!input) { return input.error(); }
-        if (Status known = detail::refuse_other_kinds(*input); !known) { return known.error(); }
-        return detail::malformed(
-            *no_model, 0,
-            "neither a part of a model, as others of the list are, nor a piece of one file; give the "
-            "parts alone, or join the pieces of this one first");
+        if (Status known = refuse_other_kinds(*input); !known) { return known.error(); }
+        return malformed(*no_model, 0,
+                         "neither a part of a model, as others of the list are, nor a piece of one file; give the "
+                         "parts alone, or join the pieces of this one first");
     }
     if (models == 1 && first_model != &paths.front()) {
-        return detail::malformed(paths.front(), 0, "the first of several pieces does not begin a model file",
-                                 detail::shown(*first_model) + " that begins one, further on in the list",
-                                 "the pieces in the order of their bytes");
+        return malformed(paths.front(), 0, "the first of several pieces does not begin a model file",
+                         shown(*first_model) + " that begins one, further on in the list",
+                         "the pieces in the order of their bytes");
     }
     if (models <= 1) {
         const auto whole = Input::try_open_pieces(paths);
         if (!whole) { return whole.error(); }
-        return detail::read_input(*whole, options);
+        return read_input(*whole, options);
     }
     if (ggufs == paths.size()) {
-        auto file = detail::read_gguf_parts(paths, options, false);
+        auto file = read_gguf_parts(paths, options, false);
         if (!file) { return file.error(); }
         return std::move(file->model);
     }
@@ -231,33 +294,27 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::s
     untied.ties_from_metadata = false;  // what one part ties another may hold
     for (const std::string& path : paths) {
         Result<ModelFile> part = Error{ErrorKind::io, path};
-        if (detail::is_folder(path)) {
+        if (is_folder(path)) {
             part = try_read_model(path, untied);
         } else {
             const auto input = Input::try_open(path);
             if (!input) { return input.error(); }
-            part = detail::read_input(*input, untied);
+            part = read_input(*input, untied);
         }
         if (!part) { return part.error(); }
-        if (whole.format.empty()) { whole.format = part->format; }
-        if ((", " + whole.format + ", ").find(", " + part->format + ", ") == std::string::npos) {
-            whole.format += ", " + part->format;
-        }
-        if (part->weights.size() >= UINT32_MAX - whole.storages.size()) {
-            return detail::malformed(path, 0, "too many tensors");
-        }
-        for (const auto& weight : part->weights) {
-            if (!names.insert(weight.name).second) {
-                return detail::malformed(path, 0,
-                                         "tensor " + detail::shown(weight.name) +
-                                             " is in an earlier file of the list too; leave that file out, or give "
-                                             "the index that says which one holds it");
-            }
-        }
-        detail::append_model(whole, std::move(*part));
+        if (Status added = append_part(whole, names, std::move(*part), path); !added) { return added.error(); }
     }
-    if (options.ties_from_metadata) { detail::tie_by_metadata(whole); }
+    if (options.ties_from_metadata) { tie_by_metadata(whole); }
     return whole;
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
+                                                        const ReadOptions& options) {
+    const auto has_prefix = [](const std::string& path) { return !detail::prefix_of(path).empty(); };
+    return std::any_of(paths.begin(), paths.end(), has_prefix) ? detail::read_models(paths, options)
+                                                               : detail::read_parts(paths, options);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

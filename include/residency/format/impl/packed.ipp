@@ -41,8 +41,8 @@ struct PackedFront {
     const std::string& path = input.path();
     std::byte front[packed_front_bytes];
     if (input.bytes() < packed_front_bytes) {
-        return malformed(path, input.bytes(), "the file ends inside its front: it is cut",
-                         std::to_string(input.bytes()) + " bytes", std::to_string(packed_front_bytes));
+        return malformed(path, input.bytes(), std::string{"the file ends inside its front: "} + cut_off,
+                         std::to_string(input.bytes()) + " bytes", "at least " + std::to_string(packed_front_bytes));
     }
     if (Status read = input.try_read(0, front); !read) { return read.error(); }
     const auto u32 = [&](std::size_t at) { return residency::detail::load_little_endian<std::uint32_t>(front + at); };
@@ -61,7 +61,7 @@ struct PackedFront {
     hash.bytes(std::span{front}.first(40));
     if (u64(40) != hash.value()) { return malformed(path, 40, "the front was changed: its checksum is another"); }
     if (u64(32) != input.bytes()) {
-        return malformed(path, 32, input.bytes() < u64(32) ? "the file is cut" : "the file is longer than it says",
+        return malformed(path, 32, input.bytes() < u64(32) ? cut_off : "the file is longer than it says",
                          std::to_string(input.bytes()) + " bytes", std::to_string(u64(32)));
     }
     const PackedFront found{u64(16), u64(24)};

@@ -161,7 +161,13 @@ RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input, cons
     const std::string folder = folder_of(input.path());
     for (std::uint32_t file = 0; file < index->files.size(); ++file) {
         const auto shard = Input::try_open(folder + index->files[file]);
-        if (!shard) { return shard.error().in(shown(input.path())); }
+        if (!shard) {
+            const std::string whole = whole_file_beside(input.path());
+            return shard.error().in(shown(input.path()) +
+                                    (whole.empty() ? " lists a file that does not open (download it; where the index "
+                                                     "is out of date, give a file of weights)"
+                                                   : " is out of date: give " + shown(whole) + " in its place"));
+        }
         const std::size_t first = model.weights.size();
         const std::size_t first_storage = model.storages.size();
         if (Status appended = append(*shard); !appended) { return appended.error().in(shown(input.path())); }
@@ -217,6 +223,18 @@ RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input, cons
                          "it in " + shown(index->files[entry.file]));
     }
     return {};
+}
+
+RESIDENCY_INLINE std::string whole_file_beside(const std::string& index_path) {
+    constexpr std::string_view ending = ".index.json";
+    if (!index_path.ends_with(ending)) { return {}; }
+    std::string whole = index_path.substr(0, index_path.size() - ending.size());
+    if (!Input::try_open(whole)) { return {}; }
+    const auto input = Input::try_open(index_path);
+    const auto index = input ? read_shard_index(*input) : Result<ShardIndex>{input.error()};
+    const std::string name = whole.substr(folder_of(whole).size());
+    const bool is_listed = index && std::find(index->files.begin(), index->files.end(), name) != index->files.end();
+    return is_listed ? std::string{} : whole;
 }
 
 RESIDENCY_INLINE void tie_by_metadata(ModelFile& model) {

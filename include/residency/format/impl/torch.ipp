@@ -20,6 +20,8 @@
 #include "residency/format/torch.hpp"
 #include "residency/format/torch_archive.hpp"
 #include "residency/format/torch_pickle.hpp"
+#include "residency/format/torch_stream.hpp"
+#include "residency/format/torch_tree.hpp"
 #include "residency/format/view.hpp"
 #include "residency/format/zip.hpp"
 #include "residency/model/checked.hpp"
@@ -28,20 +30,17 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 namespace detail {
 
-/// Appends the tensors of one archive.
-[[nodiscard]] inline Status append_torch(ModelFile& model, const Input& input, const ZipDirectory& zip,
-                                         const ReadOptions& options) {
-    constexpr std::uint64_t longest_pickle = 100'000'000;
-    const auto archive = TorchArchive::try_read(input, zip, 0, longest_pickle);
-    if (!archive) { return archive.error(); }
-    const std::uint64_t place = archive->pickle_offset();
-    auto tensors = TorchPickle::try_read_tensors(archive->pickle(), input.path(), place, options.key);
+/// Appends the tensors of a pickle, which starts at byte `place`. `locate` finds the range of a storage in the input.
+template <class Locate>
+[[nodiscard]] Status append_torch(ModelFile& model, const Input& input, const TorchPickle& pickle, std::uint64_t place,
+                                  const ReadOptions& options, const Locate& locate) {
+    auto tensors = TorchTree::try_read(pickle, options.key);
     if (!tensors) { return tensors.error(); }
-    for (std::string& name : tensors->passed_over) {
+    for (auto& entry : tensors->passed_over) {
         if (options.strict) {
-            return unsupported(input.path(), place, "what is saved as " + shown(name) + " is not a tensor");
+            return unsupported(input.path(), place, shown(entry.name) + " would be left out: " + entry.why);
         }
-        model.passed_over.push_back({std::move(name), "it is no tensor"});
+        model.passed_over.push_back(std::move(entry));
     }
     const auto file = static_cast<std::uint32_t>(model.files.size());
     model.files.push_back(input.source());
@@ -50,9 +49,9 @@ namespace detail {
     for (auto& [name, tensor] : tensors->tensors) {
         const std::string what = "tensor " + shown(name);
         const auto [known, fresh] =
-            storages.try_emplace(tensor.storage_key, static_cast<std::uint32_t>(model.storages.size()));
+            storages.try_emplace(tensor.storage.key, static_cast<std::uint32_t>(model.storages.size()));
         if (fresh) {
-            const auto data = archive->try_locate(tensor);
+            const Result<ZipDirectory::Range> data = locate(tensor.storage);
             if (!data) { return data.error().in(what); }
             model.storages.push_back({file, data->offset, data->bytes, false});
         }
@@ -71,37 +70,41 @@ namespace detail {
     return {};
 }
 
-/// The directory of an archive.
-[[nodiscard]] inline Result<ZipDirectory> torch_directory(const Input& input) {
+/// Appends the tensors of one file.
+[[nodiscard]] inline Status append_torch_file(ModelFile& model, const Input& input, const ReadOptions& options) {
+    constexpr std::uint64_t longest_pickle = 100'000'000;
     const auto start = input.try_text(0, (std::min)(input.bytes(), std::uint64_t{torch_magic_end}));
     if (!start) { return start.error(); }
     if (is_torch_before_archives(*start)) {
-        return unsupported(input.path(), 0,
-                           "saved by a PyTorch before 1.6, or as it did; load it with PyTorch and save it again");
+        const auto stream = TorchStream::try_read(input, longest_pickle);
+        if (!stream) { return stream.error(); }
+        return append_torch(model, input, stream->pickle(), 0, options,
+                            [&](const PickledStorage& storage) { return stream->try_locate(storage); });
     }
-    if (Status known = refuse_other_kinds(input); !known) { return known.error(); }
-    return ZipDirectory::try_read(input, 0, input.bytes());
+    if (Status known = refuse_other_kinds(input); !known) { return known; }
+    const auto zip = ZipDirectory::try_read(input, 0, input.bytes());
+    if (!zip) { return zip.error(); }
+    const auto archive = TorchArchive::try_read(input, *zip, 0, longest_pickle);
+    if (!archive) { return archive.error(); }
+    const auto pickle = TorchPickle::try_read(archive->pickle(), input.path(), archive->pickle_offset());
+    if (!pickle) { return pickle.error(); }
+    return append_torch(model, input, *pickle, archive->pickle_offset(), options,
+                        [&](const PickledStorage& storage) { return archive->try_locate(storage); });
 }
 
 }  // namespace detail
 
 RESIDENCY_INLINE Result<ModelFile> try_read_torch(const Input& input, const ReadOptions& options) {
-    const auto zip = detail::torch_directory(input);
-    if (!zip) { return zip.error(); }
     ModelFile model;
     model.format = "torch";
-    if (Status appended = detail::append_torch(model, input, *zip, options); !appended) { return appended.error(); }
+    if (Status appended = detail::append_torch_file(model, input, options); !appended) { return appended.error(); }
     return model;
 }
 
 RESIDENCY_INLINE Result<ModelFile> try_read_torch_index(const Input& input, const ReadOptions& options) {
     ModelFile model;
     model.format = "torch";
-    const auto append = [&](const Input& shard) -> Status {
-        const auto zip = detail::torch_directory(shard);
-        if (!zip) { return zip.error(); }
-        return detail::append_torch(model, shard, *zip, options);
-    };
+    const auto append = [&](const Input& shard) { return detail::append_torch_file(model, shard, options); };
     if (Status appended = detail::append_shards(model, input, options, append); !appended) { return appended.error(); }
     return model;
 }

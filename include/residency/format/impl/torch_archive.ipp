@@ -14,7 +14,6 @@
 #include "residency/format/torch_archive.hpp"
 #include "residency/format/torch_pickle.hpp"
 #include "residency/format/zip.hpp"
-#include "residency/model/checked.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
@@ -58,17 +57,15 @@ RESIDENCY_INLINE Result<TorchArchive> TorchArchive::try_read(const Input& input,
     return archive;
 }
 
-RESIDENCY_INLINE Result<ZipDirectory::Range> TorchArchive::try_locate(const PickledTensor& tensor) const {
-    const std::uint64_t element_bytes = tensor.is_untyped ? 1 : tensor.dtype.type.block_bits() / 8;
-    const auto wanted = residency::detail::checked_multiply(tensor.storage_elements, element_bytes);
-    const auto* record = zip_->find(folder_ + "data/" + tensor.storage_key);
-    if (record == nullptr || !wanted) {
-        return malformed(input_->path(), pickle_offset_, "a tensor without its data", shown(tensor.storage_key));
+RESIDENCY_INLINE Result<ZipDirectory::Range> TorchArchive::try_locate(const PickledStorage& storage) const {
+    const auto* record = zip_->find(folder_ + "data/" + storage.key);
+    if (record == nullptr) {
+        return malformed(input_->path(), pickle_offset_, "a tensor without its data", shown(storage.key));
     }
     auto data = zip_->try_locate(*input_, *record);
-    if (data && data->bytes != *wanted) {
+    if (data && data->bytes != storage.bytes) {
         return malformed(input_->path(), data->offset, "the data of a tensor have another size",
-                         std::to_string(data->bytes) + " bytes", std::to_string(*wanted));
+                         std::to_string(data->bytes) + " bytes", std::to_string(storage.bytes));
     }
     return data;
 }

@@ -2,14 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,31 +17,48 @@
 #include "residency/format/text.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/torch_pickle.hpp"
+#include "residency/model/checked.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
+
+/// Whether a tensor lies in the first argument of a call. The last two are of PyTorch before 0.4.
+[[nodiscard]] inline bool is_parameter(std::string_view called) noexcept {
+    return called == "torch._utils _rebuild_parameter" || called == "torch._utils _rebuild_parameter_with_state" ||
+           called == "torch.nn.parameter Parameter" || called == "torch.autograd.variable Variable";
+}
 
 RESIDENCY_INLINE Result<PickledTensor> TorchPickle::try_read_tensor(std::string_view text, const std::string& source,
                                                                     std::uint64_t base) {
     TorchPickle reader{text, source, base};
     constexpr std::size_t most_operations = 4096;
-    const auto top = reader.run(most_operations);
-    if (!top) { return top.error(); }
-    return reader.tensor(*top);
+    if (Status ran = reader.run(most_operations); !ran) { return ran.error(); }
+    return reader.tensor(reader.top());
 }
 
-RESIDENCY_INLINE Result<PickledTensors> TorchPickle::try_read_tensors(std::string_view text, const std::string& source,
-                                                                      std::uint64_t base, const std::string& key) {
+RESIDENCY_INLINE Result<std::optional<TorchPickle>> TorchPickle::try_read_first(std::string_view text,
+                                                                                const std::string& source,
+                                                                                std::uint64_t base) {
     TorchPickle reader{text, source, base};
     constexpr std::size_t most_operations = 10'000'000;  // some 40 a tensor
-    const auto top = reader.run(most_operations);
-    if (!top) { return top.error(); }
-    return reader.tensors(*top, key);
+    const Status ran = reader.run(most_operations);
+    if (reader.is_cut_) { return std::optional<TorchPickle>{}; }
+    if (!ran) { return ran.error(); }
+    return std::optional<TorchPickle>{std::move(reader)};
 }
 
-RESIDENCY_INLINE bool TorchPickle::take(std::size_t count, std::string_view& out) noexcept {
-    if (text_.size() - at_ < count) { return false; }
-    out = text_.substr(at_, count);
-    at_ += count;
+RESIDENCY_INLINE Result<TorchPickle> TorchPickle::try_read(std::string_view text, const std::string& source,
+                                                           std::uint64_t base) {
+    auto pickle = try_read_first(text, source, base);
+    if (!pickle) { return pickle.error(); }
+    if (!*pickle) { return malformed(source, base + text.size(), "the pickle ends too early"); }
+    return *std::move(*pickle);
+}
+
+RESIDENCY_INLINE bool TorchPickle::take(std::uint64_t count, std::string_view& out) noexcept {
+    is_cut_ = text_.size() - at_ < count;
+    if (is_cut_) { return false; }
+    out = text_.substr(at_, static_cast<std::size_t>(count));
+    at_ += static_cast<std::size_t>(count);
     return true;
 }
 
@@ -57,7 +72,8 @@ RESIDENCY_INLINE bool TorchPickle::take_number(std::size_t count, std::uint64_t&
 
 RESIDENCY_INLINE bool TorchPickle::take_line(std::string_view& out) noexcept {
     const std::size_t end = text_.find('\n', at_);
-    if (end == std::string_view::npos) { return false; }
+    is_cut_ = end == std::string_view::npos;
+    if (is_cut_) { return false; }
     out = text_.substr(at_, end - at_);
     at_ = end + 1;
     return true;
@@ -97,8 +113,22 @@ RESIDENCY_INLINE bool TorchPickle::duplicate() {
 
 RESIDENCY_INLINE bool TorchPickle::set_items(const std::vector<Id>& items) {
     if (stack_.empty() || items.size() % 2 != 0) { return false; }
-    if (auto* dictionary = std::get_if<Dictionary>(&values_[stack_.back()])) {
-        for (std::size_t i = 0; i < items.size(); i += 2) { dictionary->items.emplace_back(items[i], items[i + 1]); }
+    Value& top = values_[stack_.back()];
+    auto* dictionary = std::get_if<Dictionary>(&top);
+    auto* object = std::get_if<Call>(&top);
+    if (dictionary == nullptr && object == nullptr) { return true; }
+    std::vector<Child>& out = dictionary != nullptr ? dictionary->items : object->items;
+    for (std::size_t i = 0; i < items.size(); i += 2) { out.push_back({items[i], items[i + 1]}); }
+    return true;
+}
+
+RESIDENCY_INLINE bool TorchPickle::append_items(const std::vector<Id>& items) {
+    if (stack_.empty()) { return false; }
+    Value& top = values_[stack_.back()];
+    if (auto* list = std::get_if<List>(&top)) {
+        list->items.insert(list->items.end(), items.begin(), items.end());
+    } else if (auto* object = std::get_if<Call>(&top)) {
+        for (const Id item : items) { object->items.push_back({none, item}); }
     }
     return true;
 }
@@ -112,22 +142,48 @@ RESIDENCY_INLINE bool TorchPickle::call() {
     const bool is_dictionary =
         name != nullptr && tuple != nullptr &&
         ((name->name == "collections OrderedDict" && tuple->items.empty()) || name->name == "collections defaultdict");
+    // TorchScript gives lists and dictionaries their types so; a shape may be a class of its own.
+    const bool is_typed = name != nullptr && tuple != nullptr && !tuple->items.empty() &&
+                          (name->name == "torch.jit._pickle restore_type_tag" ||
+                           name->name == "torch.jit._pickle build_tensorlist" || name->name == "torch Size");
     if (is_dictionary) {
         push(Dictionary{});
+    } else if (is_typed) {
+        stack_.push_back(tuple->items[0]);
     } else {
-        push(Call{callable, arguments});
+        push(Call{callable, arguments, none, {}});
     }
     return true;
 }
 
-RESIDENCY_INLINE auto TorchPickle::run(std::size_t most_operations) -> Result<Id> {
+RESIDENCY_INLINE bool TorchPickle::persist() {
+    Id value = 0;
+    if (!pop(value)) { return false; }
+    // A class of modules, with its source: the class alone counts.
+    const auto* tuple = get<Tuple>(value);
+    const auto* kind = tuple != nullptr && tuple->items.size() > 1 ? get<std::string>(tuple->items[0]) : nullptr;
+    if (kind != nullptr && *kind == "module") {
+        stack_.push_back(tuple->items[1]);
+    } else {
+        push(Persistent{value});
+    }
+    return true;
+}
+
+RESIDENCY_INLINE bool TorchPickle::build() {
+    Id state = 0;
+    if (!pop(state) || stack_.empty()) { return false; }
+    if (auto* object = std::get_if<Call>(&values_[stack_.back()])) { object->state = state; }
+    return true;
+}
+
+RESIDENCY_INLINE Status TorchPickle::run(std::size_t most_operations) {
     for (std::size_t count = 0; count < most_operations; ++count) {
         std::string_view op;
         if (!take(1, op)) { return broken("the pickle ends too early"); }
         if (op[0] == '.') {
-            Id top = 0;
-            if (!pop(top) || !stack_.empty()) { return broken("the pickle does not end with one value"); }
-            return top;
+            if (!pop(top_) || !stack_.empty()) { return broken("the pickle does not end with one value"); }
+            return {};
         }
         const auto operation = static_cast<unsigned char>(op[0]);
         if (!step(operation)) {
@@ -148,8 +204,8 @@ RESIDENCY_INLINE bool TorchPickle::step(unsigned char op) {
         case 0x80: return take(1, text);                // PROTO
         case 0x95: return take(8, text);                // FRAME
         case '(': push(Mark{}); return true;            // MARK
-        case 'N':                                       // NONE
-        case ']': push(Other{}); return true;           // EMPTY_LIST
+        case 'N': push(Other{}); return true;           // NONE
+        case ']': push(List{}); return true;            // EMPTY_LIST
         case '}': push(Dictionary{}); return true;      // EMPTY_DICT
         case 0x88: push(std::int64_t{1}); return true;  // NEWTRUE
         case 0x89: push(std::int64_t{0}); return true;  // NEWFALSE
@@ -163,39 +219,42 @@ RESIDENCY_INLINE bool TorchPickle::step(unsigned char op) {
             return true;
         case 's': return pop(second) && pop(first) && set_items({first, second});  // SETITEM
         case 'u': return pop_to_mark(items) && set_items(items);                   // SETITEMS
-        case 'a': return pop(first) && !stack_.empty();                            // APPEND: lists are not needed
-        case 'e': return pop_to_mark(items) && !stack_.empty();                    // APPENDS
+        case 'a': return pop(first) && append_items({first});                      // APPEND
+        case 'e': return pop_to_mark(items) && append_items(items);                // APPENDS
         case '0': return pop(first);                                               // POP
         case '1': return pop_to_mark(items);                                       // POP_MARK
         case '2': return duplicate();                                              // DUP
-        case 'l': return pop_to_mark(items) && skip(0);                            // LIST
-        case 'd':                                                                  // DICT
+        case 'l':                                                                  // LIST
+            if (!pop_to_mark(items)) { return false; }
+            push(List{std::move(items)});
+            return true;
+        case 'd':  // DICT
             if (!pop_to_mark(items)) { return false; }
             push(Dictionary{});
             return set_items(items);
-        case 'U': return take_number(1, number) && skip(number);     // SHORT_BINSTRING
-        case 'T': return take_number(4, number) && skip(number);     // BINSTRING
-        case 'G': return skip(8);                                    // BINFLOAT
-        case 'C': return take_number(1, number) && skip(number);     // SHORT_BINBYTES
-        case 'B': return take_number(4, number) && skip(number);     // BINBYTES
-        case 0x8e:                                                   // BINBYTES8
-        case 0x96: return take_number(8, number) && skip(number);    // BYTEARRAY8
-        case 0x8f: push(Other{}); return true;                       // EMPTY_SET
-        case 0x90: return pop_to_mark(items) && !stack_.empty();     // ADDITEMS
-        case 0x91: return pop_to_mark(items) && skip(0);             // FROZENSET
-        case 'K': return take_number(1, number) && integer(number);  // BININT1
-        case 'M': return take_number(2, number) && integer(number);  // BININT2
-        case 'J':                                                    // BININT
+        case 'U':                                                       // SHORT_BINSTRING: the text of Python 2
+        case 0x8c: return take_number(1, number) && string_of(number);  // SHORT_BINUNICODE
+        case 'T':                                                       // BINSTRING
+        case 'X': return take_number(4, number) && string_of(number);   // BINUNICODE
+        case 'G': return skip(8);                                       // BINFLOAT
+        case 'C': return take_number(1, number) && skip(number);        // SHORT_BINBYTES
+        case 'B': return take_number(4, number) && skip(number);        // BINBYTES
+        case 0x8e:                                                      // BINBYTES8
+        case 0x96: return take_number(8, number) && skip(number);       // BYTEARRAY8
+        case 0x8f: push(Other{}); return true;                          // EMPTY_SET
+        case 0x90: return pop_to_mark(items) && !stack_.empty();        // ADDITEMS
+        case 0x91: return pop_to_mark(items) && skip(0);                // FROZENSET
+        case 'K': return take_number(1, number) && integer(number);     // BININT1
+        case 'M': return take_number(2, number) && integer(number);     // BININT2
+        case 'J':                                                       // BININT
             if (!take_number(4, number)) { return false; }
             push(std::int64_t{static_cast<std::int32_t>(static_cast<std::uint32_t>(number))});
             return true;
         case 0x8a:  // LONG1
             if (!take_number(1, number)) { return false; }
             if (number > 8) { return skip(number); }
-            return take(static_cast<std::size_t>(number), text) && integer_of(text);
+            return take(number, text) && integer_of(text);
         case 0x8b: return take_number(4, number) && skip(number);       // LONG4
-        case 'X': return take_number(4, number) && string_of(number);   // BINUNICODE
-        case 0x8c: return take_number(1, number) && string_of(number);  // SHORT_BINUNICODE
         case 0x8d: return take_number(8, number) && string_of(number);  // BINUNICODE8
         case 'c': {                                                     // GLOBAL
             std::string_view name;
@@ -214,14 +273,11 @@ RESIDENCY_INLINE bool TorchPickle::step(unsigned char op) {
             push(Global{*module + ' ' + *name});
             return true;
         }
-        case 'Q':  // BINPERSID
-            if (!pop(first)) { return false; }
-            push(Persistent{first});
-            return true;
-        case 'R':                                        // REDUCE
-        case 0x81: return call();                        // NEWOBJ
-        case 0x92: return pop(first) && call();          // NEWOBJ_EX: arguments by name, which are not needed
-        case 'b': return pop(first) && !stack_.empty();  // BUILD: attributes, which are not needed
+        case 'Q': return persist();              // BINPERSID
+        case 'R':                                // REDUCE
+        case 0x81: return call();                // NEWOBJ
+        case 0x92: return pop(first) && call();  // NEWOBJ_EX: arguments by name, which are not needed
+        case 'b': return build();                // BUILD
         case 'q': return take_number(1, number) && remember(number);  // BINPUT
         case 'r': return take_number(4, number) && remember(number);  // LONG_BINPUT
         case 0x94: return remember(memo_.size());                     // MEMOIZE
@@ -234,7 +290,7 @@ RESIDENCY_INLINE bool TorchPickle::step(unsigned char op) {
 RESIDENCY_INLINE bool TorchPickle::skip(std::uint64_t bytes) {
     std::string_view text;
     push(Other{});
-    return bytes <= text_.size() && take(static_cast<std::size_t>(bytes), text);
+    return take(bytes, text);
 }
 
 RESIDENCY_INLINE bool TorchPickle::integer_of(std::string_view raw) {
@@ -246,7 +302,7 @@ RESIDENCY_INLINE bool TorchPickle::integer_of(std::string_view raw) {
 
 RESIDENCY_INLINE bool TorchPickle::string_of(std::uint64_t bytes) {
     std::string_view text;
-    if (bytes > text_.size() || !take(static_cast<std::size_t>(bytes), text)) { return false; }
+    if (!take(bytes, text)) { return false; }
     push(std::string{text});
     return true;
 }
@@ -283,157 +339,39 @@ RESIDENCY_INLINE std::string_view TorchPickle::callable(Id id) const noexcept {
     return global != nullptr ? std::string_view{global->name} : std::string_view{};
 }
 
-RESIDENCY_INLINE auto TorchPickle::candidates(const Dictionary& top) const -> std::vector<Candidate> {
-    constexpr std::size_t deepest = 4;
-    constexpr std::size_t most_candidates = 64;
-    const auto tensors_in = [&](const Dictionary& dictionary) {
-        return static_cast<std::size_t>(std::count_if(dictionary.items.begin(), dictionary.items.end(),
-                                                      [&](const auto& item) { return is_tensor(item.second); }));
-    };
-    std::vector<Candidate> found;
-    if (const std::size_t count = tensors_in(top); count != 0) { found.push_back({".", &top, count}); }
-    // A file may mention one dictionary many times: each is looked into once.
-    std::unordered_set<const Dictionary*> seen{&top};
-    std::vector<Candidate> level{{std::string{}, &top, 0}};
-    for (std::size_t depth = 0; depth < deepest && !level.empty(); ++depth) {
-        std::vector<Candidate> next;
-        std::vector<Candidate> here;
-        for (const Candidate& outer : level) {
-            for (const auto& [key, value] : outer.dictionary->items) {
-                const auto* name = get<std::string>(key);
-                const auto* dictionary = get<Dictionary>(value);
-                if (name == nullptr || dictionary == nullptr || name->ends_with("_extra_state") ||
-                    !seen.insert(dictionary).second) {
-                    continue;
-                }
-                constexpr std::size_t longest_key = 255;
-                const std::size_t tensors = tensors_in(*dictionary);
-                std::vector<Candidate>& list = tensors != 0 ? here : next;
-                if (list.size() == most_candidates || name->size() > longest_key || !is_utf8(*name)) { continue; }
-                list.push_back({outer.path.empty() ? *name : outer.path + '.' + *name, dictionary, tensors});
-            }
-        }
-        if (!here.empty()) {
-            found.insert(found.end(), here.begin(), here.end());
-            break;
-        }
-        level = std::move(next);
-    }
-    return found;
+RESIDENCY_INLINE bool TorchPickle::is_tensor(Id id) const noexcept {
+    const std::string_view name = callable(id);
+    return name.starts_with("torch._utils _rebuild_") || name.starts_with("torch._tensor ") || is_parameter(name);
 }
 
-RESIDENCY_INLINE auto TorchPickle::choose(Id top, const std::string& key) const -> Result<Candidate> {
-    const auto* outermost = get<Dictionary>(top);
-    if (outermost == nullptr) {
-        if (is_tensor(top)) {
-            return refuse("a tensor and not a dictionary of tensors by name", top, "save {\"name\": tensor}");
-        }
-        const bool is_object = get<Call>(top) != nullptr;
-        return refuse(
-            "not a dictionary of tensors", top,
-            is_object ? "load it where its class is and save its state_dict()" : "save the model's state_dict()");
-    }
-    const auto found = candidates(*outermost);
-    const auto named = [&] {
-        constexpr std::size_t most = 8;
-        std::string text;
-        for (std::size_t i = 0; i < (std::min)(found.size(), most); ++i) {
-            text += (i == 0 ? "" : ", ") + shown(found[i].path) + " (" + std::to_string(found[i].tensors) +
-                    (found[i].tensors == 1 ? " tensor)" : " tensors)");
-        }
-        return found.size() > most ? text + " and " + std::to_string(found.size() - most) + " more" : text;
-    };
-    if (!key.empty()) {
-        for (const Candidate& each : found) {
-            if (each.path == key) { return each; }
-        }
-        // A key may lead to any other dictionary, through keys that have dots in them or not.
-        std::vector<std::pair<const Dictionary*, std::string_view>> open{{outermost, key}};
-        std::set<std::pair<const Dictionary*, std::size_t>> seen;  // and the length of what is left of the key
-        for (std::size_t i = 0; i < open.size(); ++i) {
-            const auto [dictionary, rest] = open[i];
-            for (const auto& [name, value] : dictionary->items) {
-                const auto* text = get<std::string>(name);
-                const auto* inner = get<Dictionary>(value);
-                if (text == nullptr || inner == nullptr || !rest.starts_with(*text)) { continue; }
-                if (rest.size() == text->size()) {
-                    const bool holds = std::any_of(inner->items.begin(), inner->items.end(),
-                                                   [&](const auto& item) { return is_tensor(item.second); });
-                    if (holds) { return Candidate{key, inner, 0}; }
-                } else if (rest[text->size()] == '.' && seen.emplace(inner, rest.size() - text->size()).second) {
-                    open.emplace_back(inner, rest.substr(text->size() + 1));
-                }
-            }
-        }
-        return found.empty() ? refuse("no dictionary of it holds tensors by name")
-                             : refuse("the key " + shown(key) + " leads to no dictionary of tensors", none,
-                                      "give one of the keys " + named());
-    }
-    if (found.size() == 1) { return found.front(); }
-    if (found.size() > 1) {
-        return refuse("several dictionaries hold tensors: " + named(), none,
-                      "choose one by its key (--key, or ReadOptions::key)");
-    }
-    if (outermost->items.empty()) { return Candidate{".", outermost, 0}; }
-    std::string names;
-    constexpr std::size_t most_names = 6;
-    std::size_t count = 0;
-    for (const auto& [name, value] : outermost->items) {
-        const auto* text = get<std::string>(name);
-        if (text == nullptr || count == most_names) { continue; }
-        names += (count++ == 0 ? "" : ", ") + shown(std::string_view{*text}.substr(0, 40));
-    }
-    return refuse("a dictionary without tensors" + (names.empty() ? std::string{} : ", of " + names), none,
-                  "give the file that holds the model's state_dict()");
+RESIDENCY_INLINE const char* TorchPickle::kind_of(Id id) const noexcept {
+    if (is_tensor(id)) { return "a tensor"; }
+    if (is_dictionary(id)) { return "a dictionary"; }
+    if (is_object(id)) { return "an object"; }
+    return get<List>(id) != nullptr ? "a list" : get<Tuple>(id) != nullptr ? "a tuple" : "a value";
 }
 
-RESIDENCY_INLINE Result<PickledTensors> TorchPickle::tensors(Id top, const std::string& wanted) const {
-    const auto chosen = choose(top, wanted);
-    if (!chosen) { return chosen.error(); }
-    const auto& items = chosen->dictionary->items;
-    PickledTensors out;
-    const auto pass_over = [&](Id key) {
-        const auto* name = get<std::string>(key);
-        const auto number = count(key);
-        out.passed_over.push_back(name != nullptr ? (is_utf8(*name) ? *name : shown(*name))
-                                  : number        ? std::to_string(*number)
-                                                  : std::string{"an entry without a name"});
+RESIDENCY_INLINE auto TorchPickle::children(Id id) const -> std::vector<Child> {
+    std::vector<Child> out;
+    const auto append = [&](const std::vector<Id>& items) {
+        for (const Id item : items) { out.push_back({none, item}); }
     };
-    std::unordered_set<std::string_view> names;
-    const auto& outermost = *get<Dictionary>(top);
-    if (chosen->dictionary != &outermost) {
-        for (const auto& [key, value] : outermost.items) {
-            const auto* name = get<std::string>(key);
-            const bool leads = name != nullptr && chosen->path.starts_with(*name) &&
-                               (chosen->path.size() == name->size() || chosen->path[name->size()] == '.');
-            if (!leads && (name == nullptr || names.insert(*name).second)) { pass_over(key); }
+    if (const auto* list = get<List>(id)) { append(list->items); }
+    if (const auto* tuple = get<Tuple>(id)) { append(tuple->items); }
+    if (const auto* dictionary = get<Dictionary>(id)) {
+        out = dictionary->items;
+        for (Child& child : out) {
+            const auto* name = get<std::string>(child.key);
+            const bool is_of_module =
+                name != nullptr && (*name == "_parameters" || *name == "_buffers" || *name == "_modules");
+            if (is_of_module && is_dictionary(child.value)) { child.key = no_name; }
         }
-        names.clear();
     }
-    std::size_t axes = 0;  // with a shape by name they cost no bytes
-    out.tensors.reserve(items.size());
-    names.reserve(items.size());
-    for (const auto& [key, value] : items) {
-        const auto* name = get<std::string>(key);
-        if (name != nullptr && !names.insert(*name).second) {
-            return broken((is_tensor(value) ? "tensor " : "entry ") + shown(*name) + " is given twice");
-        }
-        if (!is_tensor(value)) {
-            pass_over(key);
-            continue;
-        }
-        if (name == nullptr || !is_utf8(*name)) {
-            return refuse("a tensor whose key is no text", none, "save a dictionary of tensors by name");
-        }
-        if (callable(value).starts_with("torch._tensor ")) {
-            return refuse("what is saved as " + shown(*name) + " is a tensor with attributes", value,
-                          "save its detach().clone()");
-        }
-        auto each = tensor(value);
-        axes += each ? each->shape.size() : 0;
-        if (axes > text_.size()) { return broken("more axes than the pickle has bytes"); }
-        if (!each) { return each.error().in("tensor " + shown(*name)); }
-        out.tensors.push_back({*name, std::move(*each)});
+    if (is_object(id)) {
+        const auto* object = get<Call>(id);
+        out = object->items;
+        out.push_back({no_name, object->arguments});
+        if (object->state != none) { out.push_back({no_name, object->state}); }
     }
     return out;
 }
@@ -444,23 +382,30 @@ RESIDENCY_INLINE Result<PickledTensor> TorchPickle::tensor(Id id) const {
         return call != nullptr ? get<Tuple>(call->arguments) : nullptr;
     };
     const auto* arguments = arguments_of(id);
-    if ((callable(id) == "torch._utils _rebuild_parameter" ||
-         callable(id) == "torch._utils _rebuild_parameter_with_state") &&
-        arguments != nullptr && !arguments->items.empty()) {
+    if (is_parameter(callable(id)) && arguments != nullptr && !arguments->items.empty()) {
         id = arguments->items[0];
         arguments = arguments_of(id);
     }
     const bool has_dtype = callable(id) == "torch._utils _rebuild_tensor_v3";
     const std::size_t required = has_dtype ? 7 : 4;
     const std::size_t before_metadata = has_dtype ? 7 : 6;
-    if ((!has_dtype && callable(id) != "torch._utils _rebuild_tensor_v2") || arguments == nullptr ||
-        arguments->items.size() < required) {
-        const auto name = callable(id);
-        if (name.starts_with("torch._utils _rebuild_sparse")) {
+    const bool is_plain = has_dtype || callable(id) == "torch._utils _rebuild_tensor_v2" ||
+                          callable(id) == "torch._utils _rebuild_tensor";
+    if (!is_plain || arguments == nullptr || arguments->items.size() < required) {
+        const auto called = callable(id);
+        if (called.starts_with("torch._tensor ")) {
+            return refuse("a tensor with attributes", id, "save its detach().clone()");
+        }
+        if (called.starts_with("torch._utils _rebuild_sparse")) {
             return refuse("a sparse tensor", id, "save its to_dense()");
         }
-        return name.starts_with("torch._utils _rebuild_") && !name.starts_with("torch._utils _rebuild_tensor_v") &&
-                       !name.starts_with("torch._utils _rebuild_parameter")
+        if (called == "torch._utils _rebuild_qtensor") {
+            return refuse(
+                "a quantized tensor, whose scale lies apart", id,
+                "save its int_repr(), and its scale and zero point, or its dequantize(), as plain, dense ones");
+        }
+        return called.starts_with("torch._utils _rebuild_") && !called.starts_with("torch._utils _rebuild_tensor") &&
+                       !is_parameter(called)
                    ? refuse("a kind of tensor that is not read", id, "save a plain, dense one")
                    : broken("not the pickle of a tensor");
     }
@@ -473,29 +418,71 @@ RESIDENCY_INLINE Result<PickledTensor> TorchPickle::tensor(Id id) const {
         }
     }
     PickledTensor out;
-    const auto* persistent = get<Persistent>(items[0]);
-    const auto* storage = persistent != nullptr ? get<Tuple>(persistent->value) : nullptr;
-    const auto* kind = storage != nullptr && storage->items.size() >= 5 ? get<Global>(storage->items[1]) : nullptr;
-    constexpr std::size_t longest_key = 255;
-    const auto* key = kind != nullptr ? get<std::string>(storage->items[2]) : nullptr;
-    const auto elements = key != nullptr ? count(storage->items[4]) : std::nullopt;
+    const auto* tuple = storage_tuple(items[0]);
+    auto bytes = storage(tuple);
+    if (!bytes) { return bytes.error(); }
+    out.storage = std::move(*bytes);
     const auto offset = count(items[1]);
-    if (!elements || !offset || !counts(items[2], out.shape) || !counts(items[3], out.strides) ||
-        out.shape.size() != out.strides.size() || key->size() > longest_key || !is_utf8(*key)) {
-        return broken("the pickle's tensor lacks a valid storage, offset, shape or strides");
+    if (!offset || !counts(items[2], out.shape) || !counts(items[3], out.strides) ||
+        out.shape.size() != out.strides.size()) {
+        return broken("the pickle's tensor lacks a valid offset, shape or strides");
     }
-    out.storage_key = *key;
-    out.storage_elements = *elements;
-    out.offset_elements = *offset;
-    const auto* named = has_dtype ? get<Global>(items[6]) : nullptr;
-    std::string_view name = has_dtype ? (named != nullptr ? std::string_view{named->name} : std::string_view{})
-                                      : std::string_view{kind->name};
-    constexpr std::string_view module = "torch ";
-    name = name.substr(0, module.size()) == module ? name.substr(module.size()) : std::string_view{};
-    const auto dtype = has_dtype ? find_torch_dtype(name) : find_torch_storage(name);
+    // Before ZIP archives a storage may be a part of another: it says of which one, from where on.
+    const auto* part = tuple->items.size() > 5 ? get<Tuple>(tuple->items[5]) : nullptr;
+    const auto begin = part == nullptr          ? std::optional<std::uint64_t>{0}
+                       : part->items.size() > 1 ? count(part->items[1])
+                                                : std::nullopt;
+    const auto from = begin ? residency::detail::checked_add(*begin, *offset) : std::nullopt;
+    if (!from) { return broken("the pickle's tensor lies in no valid part of a storage"); }
+    out.offset_elements = *from;
+    const auto dtype =
+        has_dtype ? find_torch_dtype(torch_name(items[6])) : find_torch_storage(torch_name(tuple->items[1]));
     if (!dtype) { return broken("the pickle's tensor has an unknown type"); }
     out.dtype = *dtype;
-    out.is_untyped = kind->name == "torch.storage UntypedStorage";
+    return out;
+}
+
+RESIDENCY_INLINE auto TorchPickle::storage_tuple(Id id) const noexcept -> const Tuple* {
+    const auto* persistent = get<Persistent>(id);
+    const auto* tuple = persistent != nullptr ? get<Tuple>(persistent->value) : nullptr;
+    return tuple != nullptr && tuple->items.size() >= 5 ? tuple : nullptr;
+}
+
+RESIDENCY_INLINE std::string_view TorchPickle::torch_name(Id id) const noexcept {
+    const auto* global = get<Global>(id);
+    constexpr std::string_view module = "torch ";
+    const std::string_view name = global != nullptr ? std::string_view{global->name} : std::string_view{};
+    return name.starts_with(module) ? name.substr(module.size()) : std::string_view{};
+}
+
+RESIDENCY_INLINE Result<PickledStorage> TorchPickle::storage(const Tuple* tuple) const {
+    constexpr std::size_t longest_key = 255;
+    const auto* kind = tuple != nullptr ? get<Global>(tuple->items[1]) : nullptr;
+    const auto* key = kind != nullptr ? get<std::string>(tuple->items[2]) : nullptr;
+    const auto elements = key != nullptr ? count(tuple->items[4]) : std::nullopt;
+    if (!elements || key->size() > longest_key || !is_utf8(*key)) {
+        return broken("the pickle lacks a valid storage of a tensor");
+    }
+    const auto dtype = find_torch_storage(torch_name(tuple->items[1]));
+    if (kind->name != "torch.storage UntypedStorage" && !dtype) {
+        return broken("the storage of a tensor has an unknown type: " + shown(kind->name));
+    }
+    const auto bytes = residency::detail::checked_multiply(*elements, dtype ? dtype->type.block_bits() / 8 : 1);
+    if (!bytes) { return broken("the bytes of a storage do not fit in 64 bits"); }
+    return PickledStorage{*key, *elements, *bytes};
+}
+
+RESIDENCY_INLINE Result<std::unordered_map<std::string, PickledStorage>> TorchPickle::storages() const {
+    std::unordered_map<std::string, PickledStorage> out;
+    for (std::size_t id = 0; id < values_.size(); ++id) {
+        const auto* tuple = storage_tuple(static_cast<Id>(id));
+        if (tuple == nullptr) { continue; }
+        const auto each = storage(tuple);
+        if (!each) { return each.error(); }
+        if (out.try_emplace(each->key, *each).first->second.bytes != each->bytes) {
+            return broken("the storage " + shown(each->key) + " has several sizes");
+        }
+    }
     return out;
 }
 

@@ -29,6 +29,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/storage.hpp"
@@ -42,7 +43,7 @@ RESIDENCY_INLINE Status Loading::wait() {
 }
 
 RESIDENCY_INLINE Status Loading::wait(StorageId id, std::uint64_t offset, std::uint64_t bytes) {
-    auto [first, last] = reads_of_[index(id)];
+    const auto [first, last] = reads_of(id);
     if (first == last || bytes == 0) { return {}; }
     const auto [range, at] = range_of_[index(id)];
     return wait(std::pair{read_at(range, at + offset), read_at(range, at + offset + bytes - 1) + 1});
@@ -89,7 +90,7 @@ RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions optio
     if (ranges_.empty()) { report_.tier = Tier::pageable; }
     if (report_.tier == Tier::file || ranges_.empty()) { return done_at_once(); }
     for (Block& block : blocks_) {
-        auto region = Region::try_map(block.bytes, options_.huge_pages);
+        auto region = Region::try_map(block.bytes, options_.huge_pages, memory_node_);
         if (!region) {
             if (options_.tier != Tier::automatic) { return region.error().in(report_.limits.text()); }
             report_.tier = Tier::file;
@@ -97,6 +98,7 @@ RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions optio
             return done_at_once();
         }
         block.region = std::move(*region);
+        report_.memory_node = block.region->node();
     }
     report_.host_bytes = needed;
     sources_ = catalog;
@@ -215,7 +217,7 @@ RESIDENCY_INLINE Status Loading::plan() {
 
 RESIDENCY_INLINE Status Loading::choose(std::uint64_t needed) {
     const std::uint64_t room = report_.limits.room_bytes();
-    const std::string numbers = std::to_string(needed) + " bytes to load: " + report_.limits.text();
+    const std::string numbers = residency::detail::in_bytes(needed) + " to load: " + report_.limits.text();
     report_.tier = options_.tier == Tier::automatic ? Tier::pinned : options_.tier;
     for (const FileRange& range : ranges_) {
         if (range.parts != nullptr && (report_.tier == Tier::file || needed > room)) {
@@ -311,7 +313,7 @@ RESIDENCY_INLINE void Loading::work() {
         if (turn >= reads_.size() || failed_.load(std::memory_order_relaxed)) { break; }
         if (cancelled_.load(std::memory_order_relaxed)) {
             fail(Error{ErrorKind::cancelled,
-                       "loading was cancelled after " + std::to_string(loaded_bytes_.load()) + " bytes"});
+                       "loading was cancelled after " + residency::detail::in_bytes(loaded_bytes_.load())});
             break;
         }
         const ReadUnit& unit = reads_[turn];

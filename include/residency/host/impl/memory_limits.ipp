@@ -17,6 +17,7 @@
 #include "residency/config.hpp"
 #include "residency/host/memory_limits.hpp"
 #include "residency/model/checked.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
@@ -54,17 +55,22 @@ RESIDENCY_INLINE std::optional<std::uint64_t> number_after(std::string_view text
 
 /// Takes the control group at `folder` over where it leaves less room.
 inline void consider_group(MemoryLimits& limits, const std::string& folder, bool is_second) {
-    const auto limit =
-        leading_number(read_system_file(folder + (is_second ? "/memory.max" : "/memory.limit_in_bytes")));
+    const auto number_in = [&](const char* name) { return leading_number(read_system_file(folder + name)); };
+    auto limit = number_in(is_second ? "/memory.max" : "/memory.limit_in_bytes");
+    if (is_second) {
+        // Above memory.high every allocation is slowed down; where memory is pinned that does not end.
+        if (const auto high = number_in("/memory.high")) { limit = (std::min)(limit.value_or(UINT64_MAX), *high); }
+    }
     constexpr std::uint64_t no_limit = std::uint64_t{1} << 62;  // version 1 says so with a large number
     if (!limit || *limit >= no_limit) { return; }
-    const std::uint64_t used =
-        leading_number(read_system_file(folder + (is_second ? "/memory.current" : "/memory.usage_in_bytes")))
-            .value_or(0);
-    const std::uint64_t cache =
-        number_after(read_system_file(folder + "/memory.stat"), is_second ? "inactive_file" : "total_inactive_file")
-            .value_or(0);
-    const std::uint64_t kept = used - (std::min)(used, cache);
+    const std::uint64_t used = number_in(is_second ? "/memory.current" : "/memory.usage_in_bytes").value_or(0);
+    // Pages of files are active once they are read twice; the kernel drops both kinds before a limit is reached.
+    const std::string stat = read_system_file(folder + "/memory.stat");
+    std::uint64_t kept = used;
+    for (const char* kind : {"active_file", "inactive_file"}) {
+        const auto cache = number_after(stat, (is_second ? "" : "total_") + std::string{kind} + ' ');
+        kept -= (std::min)(kept, cache.value_or(0));
+    }
     const auto room = [](std::uint64_t whole, std::uint64_t taken) { return whole - (std::min)(whole, taken); };
     if (limits.group_limit_bytes && room(*limits.group_limit_bytes, limits.group_used_bytes) <= room(*limit, kept)) {
         return;
@@ -77,8 +83,9 @@ inline void consider_group(MemoryLimits& limits, const std::string& folder, bool
 }  // namespace detail
 
 RESIDENCY_INLINE std::string MemoryLimits::text() const {
-    std::string out = available_bytes == UINT64_MAX ? "available memory unknown"
-                                                    : std::to_string(available_bytes) + " bytes of memory available";
+    std::string out = available_bytes == UINT64_MAX
+                          ? "available memory unknown"
+                          : residency::detail::in_bytes(available_bytes) + " of memory available";
     if (group_limit_bytes) {
         out += ", the control group " + group + " has used " + std::to_string(group_used_bytes) + " of its limit of " +
                std::to_string(*group_limit_bytes);

@@ -7,18 +7,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "residency/config.hpp"
+#include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
 #include "residency/host/region.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 
-RESIDENCY_INLINE Result<std::shared_ptr<Region>> Region::try_map(std::uint64_t bytes, bool huge_pages) {
+RESIDENCY_INLINE Result<std::shared_ptr<Region>> Region::try_map(std::uint64_t bytes, bool huge_pages,
+                                                                 std::optional<unsigned> node) {
     if (bytes == 0) { return std::make_shared<Region>(Key{}, nullptr, 0, 0); }
     const auto refused = [&] {
-        return Error{ErrorKind::out_of_memory, "the host has no " + std::to_string(bytes) + " bytes of memory left",
+        return Error{ErrorKind::out_of_memory,
+                     "the host has no " + residency::detail::in_bytes(bytes) + " of memory left",
                      DeviceFailure{0, "mmap", bytes}};
     };
     if (bytes > (std::uint64_t{1} << 62)) { return refused(); }
@@ -36,7 +41,9 @@ RESIDENCY_INLINE Result<std::shared_ptr<Region>> Region::try_map(std::uint64_t b
     }
     ::mprotect(at + mapped, page_bytes, PROT_NONE);
     ::madvise(at, mapped, huge_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);  // a wish: refusal costs speed only
-    return std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped + page_bytes);
+    auto region = std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped + page_bytes);
+    if (node && residency::detail::prefer_memory_node(at, mapped, *node)) { region->node_ = node; }  // the same
+    return region;
 }
 
 RESIDENCY_INLINE void Region::cut(std::size_t bytes) noexcept {

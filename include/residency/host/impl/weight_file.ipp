@@ -18,6 +18,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/host/weight_file.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stat_identity.hpp"
 #include "residency/model/storage.hpp"
@@ -52,9 +53,9 @@ RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& sourc
 
 RESIDENCY_INLINE Error WeightFile::other_size(const SourceFile& source, std::uint64_t bytes) {
     return {ErrorKind::mismatch,
-            residency::detail::quoted(source.path) + ": it has " + std::to_string(bytes) + " bytes now, and had " +
-                std::to_string(source.bytes) + " when the catalog was made",
-            FileLocation{source.path, 0, std::to_string(bytes) + " bytes", std::to_string(source.bytes)}};
+            residency::detail::quoted(source.path) + ": it has " + residency::detail::in_bytes(bytes) +
+                " now, and had " + std::to_string(source.bytes) + " when the catalog was made",
+            FileLocation{source.path, 0, residency::detail::in_bytes(bytes), std::to_string(source.bytes)}};
 }
 
 RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open_pieces(const SourceFile& source, FileAccess access) {
@@ -130,8 +131,8 @@ RESIDENCY_INLINE Result<FileIdentity> WeightFile::identify() const {
 RESIDENCY_INLINE Error WeightFile::changed(std::uint64_t offset, const std::string& how) const {
     return {ErrorKind::io,
             residency::detail::quoted(path_) + ": the file was changed while it was in use: " + how + "; it had " +
-                std::to_string(identity_.bytes) + " bytes",
-            FileLocation{path_, offset, how, std::to_string(identity_.bytes) + " bytes"}};
+                residency::detail::in_bytes(identity_.bytes),
+            FileLocation{path_, offset, how, residency::detail::in_bytes(identity_.bytes)}};
 }
 
 RESIDENCY_INLINE Error WeightFile::system_error(std::uint64_t offset, const std::string& what) const {

@@ -15,6 +15,7 @@
 
 #include "residency/host/loading.hpp"
 #include "residency/impl/c/model.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/planned.hpp"
 #include "residency/transport/staged.hpp"
 
@@ -135,7 +136,7 @@ public:
         if (!at) { return at.error(); }
         const std::uint64_t whole = catalog().weight(weight).bytes;
         if (offset > whole || bytes > whole - offset) {
-            return Error{ErrorKind::invalid_argument, std::to_string(bytes) + " bytes from byte " +
+            return Error{ErrorKind::invalid_argument, residency::detail::in_bytes(bytes) + " from byte " +
                                                           std::to_string(offset) +
                                                           " are more than the weight has: " + std::to_string(whole)};
         }

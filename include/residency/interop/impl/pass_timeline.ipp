@@ -15,6 +15,7 @@
 
 #include "residency/config.hpp"
 #include "residency/core/report_text.hpp"
+#include "residency/core/stalls.hpp"
 #include "residency/interop/pass_timeline.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/sort.hpp"
@@ -115,12 +116,22 @@ RESIDENCY_INLINE std::string PassTimeline::idle_in_words() const {
 RESIDENCY_INLINE std::string PassTimeline::cause_of(const Stall& stall) const {
     if (!stall.copy) { return "a copy"; }
     const Copy& awaited = copies_[*stall.copy];
-    Time busy{};  // of the link, while it waited
-    for (const Copy& copy : copies_) {
-        busy += (std::max)((std::min)(copy.end, stall.end) - (std::max)(copy.start, stall.start), Time{});
+    std::size_t first = 0;  // of the copies since the stall before
+    Time before = stall.start;
+    for (const Stall& each : stalls_) {
+        if (each.copy && each.end <= stall.start && *each.copy < *stall.copy) {
+            first = (std::max)(first, *each.copy + 1);
+        }
     }
+    if (first > 0) { before = copies_[first - 1].end; }
+    Time idle{};
+    for (std::size_t i = first; i <= *stall.copy; ++i) {
+        idle += (std::max)(copies_[i].start - before, Time{});
+        before = (std::max)(before, copies_[i].end);
+    }
+    const bool was_busy = cause_of_stall(stall.end - stall.start, {}, {}, idle) == StallCause::link;
     return "copy of " + name_of(awaited) +
-           (busy * 2 >= stall.end - stall.start ? ": the link was busy" : ": it began late, the link stood idle");
+           (was_busy ? ": the link was busy" : ": it began late, the link had stood idle");
 }
 
 RESIDENCY_INLINE std::string PassTimeline::table(std::optional<std::size_t> pass) const {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/name_index.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/quoted.hpp"
@@ -33,15 +35,16 @@ RESIDENCY_INLINE Status check_packed(std::span<const PackedPart> parts, std::uin
     for (const PackedPart& part : parts) {
         if (part.raw_bytes > left || !lies_inside(part.offset_bytes, part.packed_bytes, whole)) {
             return Error{ErrorKind::invalid_argument,
-                         "a packed part of " + std::to_string(part.packed_bytes) + " bytes at offset " +
-                             std::to_string(part.offset_bytes) + ", for " + std::to_string(part.raw_bytes) +
-                             " bytes of the " + std::to_string(bytes) + ", does not lie inside the storage and the " +
-                             std::to_string(whole) + " bytes of " + where,
+                         "a packed part of " + residency::detail::in_bytes(part.packed_bytes) + " at offset " +
+                             std::to_string(part.offset_bytes) + ", for " +
+                             residency::detail::in_bytes(part.raw_bytes) + " of the " + std::to_string(bytes) +
+                             ", does not lie inside the storage and the " + residency::detail::in_bytes(whole) +
+                             " of " + where,
                          FileLocation{where, part.offset_bytes, {}, {}}};
         }
         if (part.form == PackedForm::raw && part.packed_bytes != part.raw_bytes) {
             return Error{ErrorKind::invalid_argument,
-                         "a raw part of " + std::to_string(part.packed_bytes) + " bytes at offset " +
+                         "a raw part of " + residency::detail::in_bytes(part.packed_bytes) + " at offset " +
                              std::to_string(part.offset_bytes) + " stands for " + std::to_string(part.raw_bytes),
                          FileLocation{where, part.offset_bytes, {}, {}}};
         }
@@ -50,7 +53,7 @@ RESIDENCY_INLINE Status check_packed(std::span<const PackedPart> parts, std::uin
     if (left == 0) { return {}; }
     return Error{
         ErrorKind::invalid_argument,
-        "its packed parts lack the last " + std::to_string(left) + " of its " + std::to_string(bytes) + " bytes",
+        "its packed parts lack the last " + std::to_string(left) + " of its " + residency::detail::in_bytes(bytes),
         FileLocation{where, 0, {}, {}}};
 }
 
@@ -85,9 +88,9 @@ RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t 
     }
     if (lies_inside(offset, bytes, whole)) { return {}; }
     return Error{ErrorKind::invalid_argument,
-                 std::to_string(bytes) + " bytes at offset " + std::to_string(offset) + " do not lie inside the " +
-                     std::to_string(whole) + " bytes of " + where,
-                 FileLocation{where, offset, std::to_string(whole) + " bytes",
+                 residency::detail::in_bytes(bytes) + " at offset " + std::to_string(offset) +
+                     " do not lie inside the " + residency::detail::in_bytes(whole) + " of " + where,
+                 FileLocation{where, offset, residency::detail::in_bytes(whole),
                               "at least " + std::to_string(bytes) + " from there"}};
 }
 
@@ -102,6 +105,26 @@ RESIDENCY_INLINE Result<WeightId> Catalog::try_find(std::string_view name) const
 RESIDENCY_INLINE std::string Catalog::describe(StorageId id) const {
     const auto users = weights_of(id);
     return users.empty() ? "storage " + std::to_string(index(id)) : detail::quoted(weight(users.front()).name);
+}
+
+RESIDENCY_INLINE std::string Catalog::difference(const CatalogOutline* other) const {
+    const CatalogOutline none;
+    const CatalogOutline& own = data_ ? data_->table->outline : none;
+    const CatalogOutline& there = other != nullptr ? *other : none;
+    std::string text =
+        "that one has " + std::to_string(there.names.size()) + " weights, this one " + std::to_string(own.names.size());
+    for (std::size_t i = 0; i < own.names.size(); ++i) {
+        const bool is_same = i < there.names.size() && there.names[i] == own.names[i];
+        if (is_same && there.rest[i] == own.rest[i]) { continue; }
+        const std::string name = detail::quoted(weights()[i].name);
+        if (is_same) { return text + "; " + name + " has another type, shape or storage there"; }
+        const auto found = std::find(there.names.begin(), there.names.end(), own.names[i]);
+        if (found == there.names.end()) { return text + "; that one lacks " + name; }
+        return text + "; " + name + ", weight " + std::to_string(i) + " of this one, is weight " +
+               std::to_string(found - there.names.begin()) + " of that one";
+    }
+    return text +
+           (there.names.size() > own.names.size() ? "; those of this one are its first" : "; their storages differ");
 }
 
 RESIDENCY_INLINE Catalog::Catalog(std::shared_ptr<const Table> table, std::vector<Storage> storages) {

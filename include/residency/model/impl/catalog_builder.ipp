@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -11,6 +12,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -23,6 +25,7 @@
 #include "residency/model/dtype.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/name_index.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stable_hash.hpp"
@@ -43,8 +46,8 @@ RESIDENCY_INLINE StorageId CatalogBuilder::add_storage(std::uint64_t bytes, Stor
     if (!status_) { return no_storage; }
     if (options.alignment_bytes == 0 || (options.alignment_bytes & (options.alignment_bytes - 1)) != 0 ||
         options.alignment_bytes > max_alignment_bytes) {
-        return fail_storage("an alignment of " + std::to_string(options.alignment_bytes) +
-                            " bytes is not a power of two up to " + std::to_string(max_alignment_bytes));
+        return fail_storage("an alignment of " + residency::detail::in_bytes(options.alignment_bytes) +
+                            " is not a power of two up to " + std::to_string(max_alignment_bytes));
     }
     if (Status inside = detail::check_source(options.source, bytes); !inside) {
         status_ = inside.error().in(next_storage());
@@ -67,7 +70,7 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, DType dtype
     const auto expected = dense_bytes(dtype, shape);
     if (!expected) { return fail_weight(name, expected.error().message()); }
     if (*expected != bytes.size()) {
-        return fail_weight(name, describe(dtype, shape) + " takes " + std::to_string(*expected) + " bytes, " +
+        return fail_weight(name, describe(dtype, shape) + " takes " + residency::detail::in_bytes(*expected) + ", " +
                                      std::to_string(bytes.size()) + " were given");
     }
     return add(name, dtype, std::move(shape), HostSource{HostBytes::borrow(bytes, kind), 0});
@@ -100,9 +103,10 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, DType dtype
     if (!detail::lies_inside(offset_bytes, *bytes, file_bytes)) {
         status_ = Error{ErrorKind::malformed,
                         "weight " + detail::quoted(name) + ": " + detail::quoted(path) + " has " +
-                            std::to_string(file_bytes) + " bytes, too few for the " + std::to_string(*bytes) +
-                            " bytes of " + describe(dtype, shape) + " at offset " + std::to_string(offset_bytes),
-                        FileLocation{path, file_bytes, "the end", std::to_string(*bytes) + " bytes"}};
+                            residency::detail::in_bytes(file_bytes) + ", too few for the " +
+                            residency::detail::in_bytes(*bytes) + " of " + describe(dtype, shape) + " at offset " +
+                            std::to_string(offset_bytes),
+                        FileLocation{path, file_bytes, "the end", residency::detail::in_bytes(*bytes)}};
         return no_weight;
     }
     return add(name, dtype, std::move(shape), FileSource{std::move(*file), offset_bytes});
@@ -112,13 +116,15 @@ RESIDENCY_INLINE Result<std::shared_ptr<const SourceFile>> CatalogBuilder::sourc
     for (auto known = files_.rbegin(); known != files_.rend(); ++known) {
         if ((*known)->path == path) { return *known; }
     }
-    const auto refused = [&](const char* what) {
+    const auto refused = [&](const std::string& what) {
         return Error{ErrorKind::io, detail::quoted(path) + " " + what, FileLocation{path, 0, {}, {}}};
     };
     struct stat status{};
-    if (path.find('\0') != std::string::npos || ::stat(path.c_str(), &status) != 0) {
-        return refused("is not there, or may not be read");
+    if (path.find('\0') != std::string::npos) { return refused("is no path: it holds a zero byte"); }
+    if (::stat(path.c_str(), &status) != 0) {
+        return refused("cannot be examined: " + std::generic_category().message(errno));
     }
+    if (S_ISDIR(status.st_mode)) { return refused("is a folder: give the file in it"); }
     if (!S_ISREG(status.st_mode)) { return refused("is no regular file"); }
     const FileIdentity identity = detail::identity_of(status);
     files_.push_back(std::make_shared<const SourceFile>(SourceFile{path, identity.bytes, identity}));
@@ -229,8 +235,8 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add_weight(std::string_view name, DTyp
                                                      std::uint64_t offset_bytes, std::optional<Strides> strides) {
     if (!status_) { return no_weight; }
     if (name.empty() || name.size() > max_name_bytes) {
-        return fail_weight(name, "a name takes 1 to " + std::to_string(max_name_bytes) + " bytes, this one has " +
-                                     std::to_string(name.size()));
+        return fail_weight(name, "a name takes 1 to " + residency::detail::in_bytes(max_name_bytes) +
+                                     ", this one has " + std::to_string(name.size()));
     }
     if (index(storage) >= storages_.size()) {
         return fail_weight(name, "it lies in storage " + std::to_string(index(storage)) + ", but there are only " +
@@ -254,14 +260,15 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add_weight(std::string_view name, DTyp
     }
     const Storage& whole = storages_[index(storage)];
     if (!detail::lies_inside(offset_bytes, bytes, whole.bytes)) {
-        return fail_weight(name, describe(dtype, shape) + ", " + std::to_string(bytes) + " bytes at offset " +
+        return fail_weight(name, describe(dtype, shape) + ", " + residency::detail::in_bytes(bytes) + " at offset " +
                                      std::to_string(offset_bytes) + ", does not lie inside storage " +
-                                     std::to_string(index(storage)) + " of " + std::to_string(whole.bytes) + " bytes");
+                                     std::to_string(index(storage)) + " of " +
+                                     residency::detail::in_bytes(whole.bytes));
     }
     if (offset_bytes % dtype.alignment_bytes() != 0 || whole.alignment_bytes < dtype.alignment_bytes()) {
         return fail_weight(name, "offset " + std::to_string(offset_bytes) + " in a storage aligned to " +
-                                     std::to_string(whole.alignment_bytes) + " bytes is not a multiple of the " +
-                                     std::to_string(dtype.alignment_bytes()) + " bytes that " +
+                                     residency::detail::in_bytes(whole.alignment_bytes) + " is not a multiple of the " +
+                                     residency::detail::in_bytes(dtype.alignment_bytes()) + " that " +
                                      std::string{dtype.name()} + " needs");
     }
     if (weights_.size() >= index(no_weight)) { return fail_weight(name, "a catalog has at most 2^32 - 1 weights"); }
@@ -347,22 +354,13 @@ RESIDENCY_INLINE std::vector<WeightId> CatalogBuilder::split(std::string_view na
     return ids;
 }
 
-RESIDENCY_INLINE Result<Catalog> CatalogBuilder::try_build() {
-    if (!status_) {
-        const Error error = status_.error();
-        *this = {};
-        return error;
-    }
+RESIDENCY_INLINE Result<Catalog> CatalogBuilder::try_build() const {
+    if (!status_) { return status_.error(); }
     auto table = std::make_shared<Catalog::Table>();
-    table->weights = std::move(weights_);
-    table->names = std::move(names_);
+    table->weights = weights_;
+    table->names = names_;
     table->storage_offsets.assign(storages_.size() + 1, 0);
-    StableHash hash;
-    hash.u64(table->weights.size());
-    for (std::size_t i = 0; i < table->weights.size(); ++i) {
-        const Weight& weight = table->weights[i];
-        ++table->storage_offsets[index(weight.storage) + 1];
-        hash.text(weight.name);
+    const auto add_layout = [](StableHash& hash, const Weight& weight) {
         hash.text(weight.dtype.name());
         hash.u32(weight.dtype.block_bits());
         hash.u32(weight.dtype.block_elements());
@@ -371,13 +369,28 @@ RESIDENCY_INLINE Result<Catalog> CatalogBuilder::try_build() {
         for (const std::uint64_t stride : weight.strides) { hash.u64(stride); }
         hash.u32(index(weight.storage));
         hash.u64(weight.offset_bytes);
-    }
-    hash.u64(storages_.size());
-    for (const Storage& storage : storages_) {
+    };
+    const auto add_storage = [](StableHash& hash, const Storage& storage) {
         hash.u64(storage.bytes);
         hash.u64(storage.alignment_bytes);
         hash.byte(storage.is_mutable ? 1 : 0);
+    };
+    StableHash hash;
+    hash.u64(table->weights.size());
+    for (std::size_t i = 0; i < table->weights.size(); ++i) {
+        const Weight& weight = table->weights[i];
+        ++table->storage_offsets[index(weight.storage) + 1];
+        hash.text(weight.name);
+        add_layout(hash, weight);
+        StableHash name, rest;
+        name.text(weight.name);
+        add_layout(rest, weight);
+        add_storage(rest, storages_[index(weight.storage)]);
+        table->outline.names.push_back(name.value());
+        table->outline.rest.push_back(rest.value());
     }
+    hash.u64(storages_.size());
+    for (const Storage& storage : storages_) { add_storage(hash, storage); }
     table->hash = hash.value();
     for (std::size_t i = 1; i < table->storage_offsets.size(); ++i) {
         table->storage_offsets[i] += table->storage_offsets[i - 1];
@@ -387,9 +400,7 @@ RESIDENCY_INLINE Result<Catalog> CatalogBuilder::try_build() {
     for (std::size_t i = 0; i < table->weights.size(); ++i) {
         table->weights_by_storage[next[index(table->weights[i].storage)]++] = WeightId{static_cast<std::uint32_t>(i)};
     }
-    Catalog catalog{std::move(table), std::move(storages_)};
-    *this = {};
-    return catalog;
+    return Catalog{std::move(table), storages_};
 }
 
 }}  // namespace residency::RESIDENCY_ABI

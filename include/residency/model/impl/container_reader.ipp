@@ -13,6 +13,7 @@
 #include "residency/model/checked.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/stable_hash.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -27,7 +28,7 @@ RESIDENCY_INLINE std::uint64_t SectionReader::count(std::uint64_t max, std::uint
     const auto needed = detail::checked_multiply(found, min_bytes_each);
     if (!needed || *needed > bytes_.size() - position_) {
         fail_at(position_ - 8, "a count of " + std::to_string(found),
-                "no more than the " + std::to_string(bytes_.size() - position_) + " bytes left can hold");
+                "no more than the " + residency::detail::in_bytes(bytes_.size() - position_) + " left can hold");
         return 0;
     }
     return found;
@@ -88,6 +89,13 @@ RESIDENCY_INLINE Status ContainerReader::failed(std::uint64_t offset, std::strin
                  FileLocation{source_, offset, std::move(found), std::move(expected)}};
 }
 
+RESIDENCY_INLINE Status ContainerReader::cut_off(std::string expected) const {
+    std::string found = std::to_string(bytes_.size()) + " bytes";
+    std::string message = source_ + ": it is cut off: copy or make it again: found " + found + ", expected " + expected;
+    return Error{ErrorKind::malformed, std::move(message),
+                 FileLocation{source_, bytes_.size(), std::move(found), std::move(expected)}};
+}
+
 RESIDENCY_INLINE Result<ContainerReader> ContainerReader::try_open(std::span<const std::byte> bytes,
                                                                    std::string source) {
     ContainerReader reader{bytes, std::move(source)};
@@ -102,10 +110,11 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
     const auto u64 = [&](std::uint64_t offset) { return detail::load_little_endian<std::uint64_t>(data + offset); };
 
     constexpr std::uint64_t smallest = detail::container_header_bytes + detail::container_checksum_bytes;
-    if (size < smallest) { return failed(size, "the end", "at least " + std::to_string(smallest) + " bytes"); }
+    if (size < smallest) { return cut_off("at least " + residency::detail::in_bytes(smallest)); }
     for (std::size_t i = 0; i < sizeof detail::container_magic; ++i) {
         if (data[i] != std::byte{detail::container_magic[i]}) {
-            return failed(i, "other bytes", "the magic of a container");
+            return failed(i, "other bytes",
+                          "a file that Residency saved (schedule, plan, trace, program): this is none");
         }
     }
     if (u32(8) != detail::container_version) {
@@ -114,11 +123,12 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
             source_ + " at byte 8: found version " + std::to_string(u32(8)) + " of the container, this library reads 1",
             FileLocation{source_, 8, std::to_string(u32(8)), "1"}};
     }
+    if (u64(24) > size) { return cut_off(std::to_string(u64(24))); }
     if (u64(24) != size) { return failed(24, "a length of " + std::to_string(u64(24)), std::to_string(size)); }
     StableHash checksum;
     checksum.bytes(bytes_.first(static_cast<std::size_t>(size - detail::container_checksum_bytes)));
     if (u64(size - detail::container_checksum_bytes) != checksum.value()) {
-        return failed(size - detail::container_checksum_bytes, "another checksum", "that of the bytes before it");
+        return failed(size - detail::container_checksum_bytes, "another checksum", "that of the bytes before it: the file was changed: copy or make it again");
     }
     kind_ = u32(12);
     kind_version_ = u32(16);
@@ -143,11 +153,13 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
             return failed(entry + 8, "an offset of " + std::to_string(section.offset), std::to_string(offset));
         }
         if (section.bytes > end - offset) {
-            return failed(entry + 16, std::to_string(section.bytes) + " bytes",
+            return failed(entry + 16, residency::detail::in_bytes(section.bytes),
                           "at most " + std::to_string(end - offset));
         }
         const std::uint64_t next = detail::container_padded(offset + section.bytes);
-        if (next > end) { return failed(entry + 16, std::to_string(section.bytes) + " bytes", "room for the padding"); }
+        if (next > end) {
+            return failed(entry + 16, residency::detail::in_bytes(section.bytes), "room for the padding");
+        }
         for (std::uint64_t at = offset + section.bytes; at < next; ++at) {
             if (data[at] != std::byte{0}) { return failed(at, "other bytes", "zeros as padding"); }
         }

@@ -10,6 +10,7 @@
 #include "residency/error.hpp"
 #include "residency/model/checked.hpp"
 #include "residency/model/dtype.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -18,10 +19,10 @@ RESIDENCY_INLINE Result<DType> DType::try_block(std::string_view name, std::uint
                                                 std::uint64_t block_elements) {
     if (!block_fits(name, block_bytes, block_elements)) {
         return Error{ErrorKind::invalid_argument,
-                     "block type " + detail::quoted(name) + " of " + std::to_string(block_bytes) + " bytes and " +
-                         std::to_string(block_elements) + " elements: the name takes 1 to " +
-                         std::to_string(max_name_bytes) +
-                         " bytes, a block 1 to 2^29 - 1 bytes and 1 to 2^32 - 1 elements"};
+                     "block type " + detail::quoted(name) + " of " + residency::detail::in_bytes(block_bytes) +
+                         " and " + std::to_string(block_elements) + " elements: the name takes 1 to " +
+                         residency::detail::in_bytes(max_name_bytes) +
+                         ", a block 1 to 2^29 - 1 bytes and 1 to 2^32 - 1 elements"};
     }
     return DType{name, static_cast<std::uint32_t>(block_bytes) * 8, static_cast<std::uint32_t>(block_elements), 1};
 }

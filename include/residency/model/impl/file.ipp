@@ -19,6 +19,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
@@ -37,7 +38,8 @@ RESIDENCY_INLINE Result<FileHandle> open_regular_file(const std::string& path) {
         return refused("cannot be opened: there is no memory for it");
     }
     struct stat status{};
-    if (::fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) { return refused("it is not a regular file"); }
+    if (::fstat(fd, &status) == 0 && S_ISDIR(status.st_mode)) { return refused("it is a folder: give the file in it"); }
+    if (!S_ISREG(status.st_mode)) { return refused("it is not a regular file"); }
     return file;
 }
 
@@ -49,13 +51,14 @@ RESIDENCY_INLINE Result<std::vector<std::byte>> read_all(std::FILE& file, const 
         if (got > max_bytes - bytes.size()) {
             return Error{
                 ErrorKind::malformed,
-                detail::quoted(source) + ": is longer than the " + std::to_string(max_bytes) + " bytes allowed",
+                detail::quoted(source) + ": is longer than the " + residency::detail::in_bytes(max_bytes) + " allowed",
                 FileLocation{source, max_bytes, "more bytes", "the end"}};
         }
         bytes.insert(bytes.end(), block.begin(), block.begin() + static_cast<std::ptrdiff_t>(got));
     }
     if (std::ferror(&file) != 0) {
-        return Error{ErrorKind::io, detail::quoted(source) + ": cannot be read",
+        return Error{ErrorKind::io,
+                     detail::quoted(source) + ": cannot be read: " + std::generic_category().message(errno),
                      FileLocation{source, bytes.size(), {}, {}}};
     }
     return bytes;
@@ -73,8 +76,9 @@ RESIDENCY_INLINE Status write_file(const std::string& path, std::span<const std:
     const std::string fresh = in_place ? path : path + ".partial";
     bool is_made = false;
     const auto refused = [&](const std::string& name, const char* what) {
+        const std::string why = std::generic_category().message(errno);
         if (is_made) { static_cast<void>(std::remove(fresh.c_str())); }
-        return Error{ErrorKind::io, detail::quoted(name) + ": " + what, FileLocation{name, 0, {}, {}}};
+        return Error{ErrorKind::io, detail::quoted(name) + ": " + what + ": " + why, FileLocation{name, 0, {}, {}}};
     };
     FileHandle file{std::fopen(fresh.c_str(), "wb")};
     if (!file) { return refused(fresh, "cannot be opened for writing"); }

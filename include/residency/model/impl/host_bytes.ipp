@@ -12,6 +12,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/host_bytes.hpp"
+#include "residency/model/in_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -23,7 +24,8 @@ RESIDENCY_INLINE Result<HostAllocation> HostBytes::try_allocate(std::uint64_t by
         data = ::operator new(static_cast<std::size_t>(bytes), alignment, std::nothrow);
     }
     if (data == nullptr) {
-        return Error{ErrorKind::out_of_memory, "the host has no " + std::to_string(bytes) + " bytes of memory left",
+        return Error{ErrorKind::out_of_memory,
+                     "the host has no " + residency::detail::in_bytes(bytes) + " of memory left",
                      DeviceFailure{0, "operator new", bytes}};
     }
     auto* first = static_cast<std::byte*>(data);

@@ -33,18 +33,23 @@ RESIDENCY_INLINE Result<Schedule> Schedule::try_with_compute(
         if (compute[i] && compute[i]->count() < 0) {
             return Error{ErrorKind::invalid_argument, "step " + std::to_string(i) + ": a negative duration"};
         }
+        if (!compute[i] && data_->steps[i].weights.empty()) {
+            return Error{ErrorKind::invalid_argument,
+                         "step " + std::to_string(i) + ": it has no weights, so give the time that it takes"};
+        }
         content.compute_ns[i] = compute[i] ? compute[i]->count() : -1;
     }
-    return Schedule{data_->catalog_hash, data_->storage_count, data_->storage_offsets, data_->storages,
-                    std::move(content)};
+    return Schedule{data_->catalog_hash,    data_->outline,  data_->storage_count,
+                    data_->storage_offsets, data_->storages, std::move(content)};
 }
 
-RESIDENCY_INLINE Schedule::Schedule(std::uint64_t catalog_hash, std::uint32_t storage_count,
-                                    std::vector<std::uint64_t> storage_offsets, std::vector<StorageId> storages,
-                                    Content content) {
+RESIDENCY_INLINE Schedule::Schedule(std::uint64_t catalog_hash, std::shared_ptr<const CatalogOutline> outline,
+                                    std::uint32_t storage_count, std::vector<std::uint64_t> storage_offsets,
+                                    std::vector<StorageId> storages, Content content) {
     auto data = std::make_shared<Data>();
     static_cast<Content&>(*data) = std::move(content);
     data->catalog_hash = catalog_hash;
+    data->outline = std::move(outline);
     data->storage_count = storage_count;
     data->storage_offsets = std::move(storage_offsets);
     data->storages = std::move(storages);
@@ -76,8 +81,8 @@ RESIDENCY_INLINE Schedule Schedule::make(const Catalog& catalog, Content content
         }
         offsets.push_back(storages.size());
     }
-    return {catalog.hash(), static_cast<std::uint32_t>(catalog.storages().size()), std::move(offsets),
-            std::move(storages), std::move(content)};
+    return {catalog.hash(),     catalog.outline(),   static_cast<std::uint32_t>(catalog.storages().size()),
+            std::move(offsets), std::move(storages), std::move(content)};
 }
 
 RESIDENCY_INLINE UseOrder Schedule::use_order(std::uint32_t steps) const {

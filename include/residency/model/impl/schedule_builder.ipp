@@ -55,22 +55,19 @@ RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::live_until(WeightId weight, s
     return *this;
 }
 
-RESIDENCY_INLINE Result<Schedule> ScheduleBuilder::try_build(Cycle cycle) {
-    if (status_ && content_.compute_ns.empty()) {
-        status_ = Error{ErrorKind::invalid_argument, "a schedule takes at least one step"};
+RESIDENCY_INLINE Result<Schedule> ScheduleBuilder::try_build(Cycle cycle) const {
+    if (!status_) { return status_.error(); }
+    if (content_.compute_ns.empty()) {
+        return Error{ErrorKind::invalid_argument, "a schedule takes at least one step"};
     }
-    for (const LiveRange& range : std::exchange(live_, {})) {
-        if (status_ && range.last >= content_.compute_ns.size()) {
-            status_ = Error{ErrorKind::invalid_argument,
-                            "live_until: " + detail::quoted(catalog_.weight(range.weight).name) +
-                                " is live until step " + std::to_string(range.last) + " of a schedule of " +
-                                std::to_string(content_.compute_ns.size()) + " steps"};
-        }
+    for (const LiveRange& range : live_) {
+        if (range.last < content_.compute_ns.size()) { continue; }
+        return Error{ErrorKind::invalid_argument, "live_until: " + detail::quoted(catalog_.weight(range.weight).name) +
+                                                      " is live until step " + std::to_string(range.last) +
+                                                      " of a schedule of " +
+                                                      std::to_string(content_.compute_ns.size()) + " steps"};
     }
-    Schedule::Content content = std::exchange(content_, {});
-    const Status status = std::exchange(status_, {});
-    seen_in_.assign(seen_in_.size(), UINT32_MAX);
-    if (!status) { return status.error(); }
+    Schedule::Content content = content_;
     content.cycle = cycle;
     return Schedule::make(catalog_, std::move(content));
 }
@@ -113,6 +110,11 @@ RESIDENCY_INLINE ScheduleBuilder& ScheduleBuilder::end() {
     if (!status_) { return *this; }
     std::erase_if(live_, [&](const LiveRange& range) { return range.last < position(); });
     for (const LiveRange& range : live_) { append(range.weight); }
+    if (compute_ns_ < 0 && content_.weights.size() == content_.weight_offsets.back()) {
+        fail(ErrorKind::invalid_argument,
+             "it has no weights and no time; leave it out, or give what it reads or takes");
+        return *this;
+    }
     content_.weight_offsets.push_back(content_.weights.size());
     content_.names.insert(content_.names.end(), name_.begin(), name_.end());
     content_.name_offsets.push_back(content_.names.size());
@@ -124,6 +126,7 @@ RESIDENCY_INLINE Result<Schedule> Schedule::try_recorded(const Catalog& catalog,
                                                          Cycle cycle) {
     ScheduleBuilder builder{catalog};
     for (const StepRecord& record : records) {
+        if (record.weights.empty() && !record.compute) { continue; }
         builder.step(std::span<const WeightId>{record.weights}, record.compute, record.name);
     }
     return builder.try_build(cycle);

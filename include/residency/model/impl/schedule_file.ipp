@@ -30,7 +30,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 RESIDENCY_INLINE std::vector<std::byte> save(const Schedule& schedule) {
     RESIDENCY_ASSERT(!schedule.empty(), "save a schedule that has steps");
     // HEAD: u32 cycle, u32 steps. WGTS: array of u64 offsets (steps + 1), array of u32 weight ids. TIME: array of i64
-    // nanoseconds (steps; -1: unknown). NAME: array of u64 offsets (steps + 1), text.
+    // nanoseconds (steps; -1: unknown). NAME: array of u64 offsets (steps + 1), text. CTLG: arrays of u64, the catalog's outline.
     std::vector<std::uint64_t> weight_offsets{0}, name_offsets{0};
     std::vector<WeightId> ids;
     std::vector<std::int64_t> compute_ns;
@@ -53,6 +53,10 @@ RESIDENCY_INLINE std::vector<std::byte> save(const Schedule& schedule) {
     SectionWriter& names = writer.section(section_tag("NAME"));
     names.array(name_offsets);
     names.array(characters);
+    const CatalogOutline none, *outline = schedule.catalog_outline();
+    SectionWriter& catalog = writer.section(section_tag("CTLG"));
+    catalog.array((outline != nullptr ? *outline : none).names);
+    catalog.array((outline != nullptr ? *outline : none).rest);
     return writer.finish();
 }
 
@@ -60,8 +64,30 @@ RESIDENCY_INLINE Result<Schedule> try_load_schedule(std::span<const std::byte> b
                                                     std::string source) {
     const auto reader = ContainerReader::try_open(bytes, std::move(source));
     if (!reader) { return reader.error(); }
-    if (const Status fits = reader->expect(ContainerKind::schedule, schedule_file_version, catalog.hash()); !fits) {
+    if (const Status fits = reader->expect(ContainerKind::schedule, schedule_file_version, reader->catalog_hash());
+        !fits) {
         return fits.error();
+    }
+    if (reader->kind_version() != schedule_file_version) {
+        return Error{ErrorKind::unsupported,
+                     reader->source() + ": a schedule that an earlier version of the library saved, in version " +
+                         std::to_string(reader->kind_version()) + "; save it again"};
+    }
+    SectionReader outlines = reader->section(section_tag("CTLG"));
+    CatalogOutline outline;
+    outline.names = outlines.array<std::uint64_t>(UINT32_MAX);
+    outline.rest = outlines.array<std::uint64_t>(UINT32_MAX);
+    outlines.require(outline.names.size() == outline.rest.size(), std::to_string(outline.rest.size()) + " hashes",
+                     "one for each of the " + std::to_string(outline.names.size()) + " weights");
+    if (const Status read = outlines.finish(); !read) { return read.error(); }
+    if (reader->catalog_hash() != catalog.hash()) {
+        return Error{ErrorKind::mismatch, reader->source() + ": the schedule was saved for another catalog: " +
+                                              catalog.difference(&outline)};
+    }
+    const auto own = catalog.outline();
+    if (outline != (own ? *own : CatalogOutline{})) {
+        return Error{ErrorKind::malformed,
+                     reader->source() + ": its weights are not those of the catalog that it names"};
     }
     SectionReader head = reader->section(section_tag("HEAD"));
     const std::uint32_t cycle = head.u32();

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/packed/bound.hpp"
 #include "residency/packed/dual_simplex.hpp"
@@ -486,7 +486,7 @@ inline double loose_bound(const UnpackProblem& problem, std::uint64_t budget_byt
 RESIDENCY_INLINE double exact_bound(const UnpackProblem& problem, std::uint64_t budget_bytes,
                                     std::uint32_t most_steps) {
     const double loose = detail::loose_bound(problem, budget_bytes);
-    if (problem.travels.steps() > most_steps || std::isinf(loose)) { return loose; }
+    if (problem.travels.steps() > most_steps || !residency::detail::is_finite(loose)) { return loose; }
     return (std::max)(detail::PackedBound{problem, budget_bytes}.solve(), loose);
 }
 

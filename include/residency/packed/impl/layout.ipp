@@ -14,6 +14,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/plan/bounds.hpp"
@@ -353,7 +354,7 @@ inline std::uint64_t place_once(const UnpackProblem& problem, std::span<const st
 }
 
 inline Error no_layout(std::uint64_t budget_bytes) {
-    return {ErrorKind::budget, "no layout of packed weights fits into " + std::to_string(budget_bytes) + " bytes"};
+    return {ErrorKind::budget, "no layout of packed weights fits into " + residency::detail::in_bytes(budget_bytes)};
 }
 
 inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};

@@ -11,6 +11,8 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/plan/advice.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/floor.hpp"
@@ -32,7 +34,6 @@ namespace detail {
     std::snprintf(text, sizeof text, "%.3f ms", seconds * 1e3);
     return text;
 }
-[[nodiscard]] inline std::string in_bytes(std::uint64_t bytes) { return std::to_string(bytes) + " bytes"; }
 
 [[nodiscard]] inline Error too_fast(double wanted_seconds, double least_seconds) {
     return {ErrorKind::budget, "no budget brings a pass to " + milliseconds(wanted_seconds) +
@@ -46,7 +47,9 @@ RESIDENCY_INLINE Result<SpeedBudget> budget_for(Problem problem, double wanted_s
     if (!ends) { return ends.error(); }
     const std::uint64_t chunk = problem.chunk_bytes;
     const double least = detail::best_seconds(problem, ends->everything_bytes, options.effort);
-    if (!(least <= wanted_seconds)) { return detail::too_fast(wanted_seconds, least); }
+    if (residency::detail::is_nan(wanted_seconds) || least > wanted_seconds) {
+        return detail::too_fast(wanted_seconds, least);
+    }
     // Below a budget that is not enough, no budget is.
     std::uint64_t low = ends->floor_bytes / chunk, high = ends->everything_bytes / chunk;
     while (low < high) {
@@ -76,8 +79,8 @@ RESIDENCY_INLINE Result<SpeedBudget> budget_for(Problem problem, double wanted_s
 }
 
 RESIDENCY_INLINE Result<Advice> advise(Problem problem, std::optional<double> wanted_seconds, const Options& options) {
-    using detail::in_bytes;
     using detail::milliseconds;
+    using residency::detail::in_bytes;
     const auto ends = chunk_floor(problem);
     if (!ends) { return ends.error(); }
     Advice advice;
@@ -94,7 +97,7 @@ RESIDENCY_INLINE Result<Advice> advise(Problem problem, std::optional<double> wa
         "the smallest budget that works is " + in_bytes(advice.floor_bytes) +
         (advice.floor_step == none ? std::string{} : ", for step " + std::to_string(advice.floor_step));
     const double least = detail::best_seconds(problem, advice.everything_bytes, options.effort);
-    if (wanted_seconds && !(least <= *wanted_seconds)) {
+    if (wanted_seconds && (residency::detail::is_nan(*wanted_seconds) || least > *wanted_seconds)) {
         advice.verdict = Verdict::unreachable;
         advice.planned_seconds = advice.bound_seconds;
         advice.text = "offloading will not help here: " + detail::too_fast(*wanted_seconds, least).message();

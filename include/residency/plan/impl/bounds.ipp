@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/model/number.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/network_simplex.hpp"
@@ -191,7 +192,7 @@ RESIDENCY_INLINE double ring_floor(const Problem& problem, std::uint64_t budget_
     double least = total_compute(problem);
     if (problem.steps() <= tuning::chunk_floor_steps) {
         const double by_slots = detail::ChunkFloor{problem, d / g, most, latency_seconds}.solve() * g / p;
-        if (std::isfinite(by_slots)) { least = (std::max)(least, by_slots); }
+        if (residency::detail::is_finite(by_slots)) { least = (std::max)(least, by_slots); }
     }
     Problem slower = problem;
     const auto by_windows = [&](std::uint64_t chunks) {

@@ -11,6 +11,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/plan.hpp"
@@ -44,7 +45,7 @@ RESIDENCY_INLINE Status check_shape(const Plan& plan) {
     }
     for (const double seconds :
          {d.predicted_seconds, d.compute_seconds, d.bound_seconds, d.usual_bound_seconds, d.latency_floor_seconds}) {
-        if (!(seconds >= 0)) { return wrong("a negative time"); }
+        if (!residency::detail::is_not_negative(seconds)) { return wrong("a time that is negative or no number"); }
     }
 
     std::vector<std::uint32_t> order;

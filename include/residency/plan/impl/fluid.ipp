@@ -33,7 +33,7 @@ RESIDENCY_INLINE bool Fluid::solve(double ring, double deficit) {
     }
     // The slack of step i is the least, over later steps b, of ring + P (start_b − end_i) − (N_b − N_{i−1}), where N counts the bytes
     // streamed before a step. A backward sweep over two laps finds it; `low` is the least P start_b − N_b so far.
-    double low = std::numeric_limits<double>::infinity();
+    double low = (std::numeric_limits<double>::max)();
     double start = 2 * total_compute_, before = 2 * most;
     for (std::size_t at = 2 * n; at-- > 0;) {
         const std::size_t i = at % n;
@@ -62,7 +62,7 @@ RESIDENCY_INLINE double Fluid::without_stall(double ring) {
     const std::size_t n = bytes_.size();
     const int laps = tuning::fluid_laps, settled = tuning::fluid_settled_laps;
     mean_.assign(n, 0.0);
-    double floor = std::numeric_limits<double>::infinity();
+    double floor = (std::numeric_limits<double>::max)();
     double streamed = 0, time = 0, change = 1;
     for (int lap = 0; lap < laps && change > 0; ++lap) {
         change = 0;

@@ -14,6 +14,7 @@
 #include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/container_writer.hpp"
+#include "residency/model/in_bytes.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/plan.hpp"
@@ -139,7 +140,8 @@ RESIDENCY_INLINE Result<Plan> load(std::span<const std::byte> bytes, const Expec
     }
     const auto other = [&](const char* what, std::uint64_t found, std::uint64_t wanted) {
         return Error{ErrorKind::mismatch, source + ": the plan was made for a " + what + " of " +
-                                              std::to_string(found) + " bytes, not of " + std::to_string(wanted)};
+                                              residency::detail::in_bytes(found) + ", not of " +
+                                              std::to_string(wanted)};
     };
     if (plan.budget_bytes() != expected.budget_bytes) {
         return other("budget", plan.budget_bytes(), expected.budget_bytes);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,6 +11,8 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/copy_nodes.hpp"
 #include "residency/plan/cyclic.hpp"
@@ -33,11 +34,11 @@ namespace detail {
 // What is below the floor is refused.
 inline Error below_floor(std::uint64_t budget_bytes, const FloorChunks& floor, std::uint64_t chunk_bytes) {
     const std::uint64_t floor_bytes = floor.chunks * chunk_bytes, kept_bytes = floor.kept * chunk_bytes;
-    std::string message = "budget of " + std::to_string(budget_bytes) + " bytes is below the floor of " +
-                          std::to_string(floor_bytes) + " bytes";
+    std::string message = "budget of " + residency::detail::in_bytes(budget_bytes) + " is below the floor of " +
+                          residency::detail::in_bytes(floor_bytes);
     if (floor.step != none) {
         message += ", which step " + std::to_string(floor.step) + " sets";
-        if (kept_bytes != 0) { message += ", beside " + std::to_string(kept_bytes) + " that are pinned"; }
+        if (kept_bytes != 0) { message += ", beside " + residency::detail::in_bytes(kept_bytes) + " that are pinned"; }
     } else if (kept_bytes != 0) {
         message += ", all of which are pinned";
     }
@@ -172,7 +173,7 @@ RESIDENCY_INLINE Result<Plan> make_plan(const Problem& problem, const Options& o
     data.catalog_hash = options.catalog_hash;
     data.compute_seconds = total_compute(problem);
     for (const double seconds : {data.compute_seconds, data.bound_seconds, data.predicted_seconds}) {
-        if (!std::isfinite(seconds)) {
+        if (!residency::detail::is_finite(seconds)) {
             return Error{ErrorKind::invalid_argument,
                          "a pass takes longer than a number can say: look at the compute times, the link's rate and "
                          "its latency"};

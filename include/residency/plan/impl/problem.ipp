@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,6 +10,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/problem.hpp"
@@ -20,12 +20,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 RESIDENCY_INLINE Status validate(const Problem& problem) {
     const auto bad = [](std::string what) { return Status{Error{ErrorKind::invalid_argument, std::move(what)}}; };
     const auto number = [](auto x) { return std::to_string(x); };
-    if (!(problem.link.bytes_per_second > 0) || !std::isfinite(problem.link.bytes_per_second)) {
+    if (!residency::detail::is_positive(problem.link.bytes_per_second)) {
         return bad("link: bytes_per_second must be positive");
     }
     for (const auto& [name, latency] : {std::pair{"latency_seconds", problem.link.latency_seconds},
                                         {"node_latency_seconds", problem.link.node_latency_seconds}}) {
-        if (!(latency >= 0) || !std::isfinite(latency)) {
+        if (!residency::detail::is_not_negative(latency)) {
             return bad(std::string{"link: "} + name + " must not be negative");
         }
     }
@@ -64,8 +64,8 @@ RESIDENCY_INLINE Status validate(const Problem& problem) {
     if (!problem.compute_seconds.empty() && problem.compute_seconds.size() != problem.steps()) {
         return bad(number(problem.compute_seconds.size()) + " step times for " + number(problem.steps()) + " steps");
     }
-    for (std::uint32_t i = 0; i < problem.steps(); ++i) {
-        if (!(problem.compute(i) >= 0) || !std::isfinite(problem.compute(i))) {
+    for (std::size_t i = 0; i < problem.compute_seconds.size(); ++i) {
+        if (!residency::detail::is_not_negative(problem.compute_seconds[i])) {
             return bad("step " + number(i) + ": compute_seconds must not be negative");
         }
     }

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "residency/model/in_bytes.hpp"
 #include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
@@ -88,9 +89,9 @@ RESIDENCY_INLINE Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, co
 
 RESIDENCY_INLINE Error SimulatedDevice::out_of_memory(CallKind call, std::uint64_t bytes) const {
     return failure(ErrorKind::out_of_memory, call,
-                   std::to_string(bytes) + " bytes asked for, " +
-                       std::to_string(config_.memory_bytes - state_->used_bytes) + " of " +
-                       std::to_string(config_.memory_bytes) + " free",
+                   residency::detail::in_bytes(bytes) + " asked for, " +
+                       residency::detail::in_bytes(config_.memory_bytes - state_->used_bytes) + " of " +
+                       residency::detail::in_bytes(config_.memory_bytes) + " free",
                    bytes);
 }
 

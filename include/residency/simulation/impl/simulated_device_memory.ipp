@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstring>
 
+#include "residency/model/in_bytes.hpp"
 #include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
@@ -140,9 +141,9 @@ RESIDENCY_INLINE Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std:
     if (Status entered = enter(CallKind::create_pool); !entered) { return entered.error(); }
     if (cap_bytes == 0 || cap_bytes % config_.pool_granularity != 0) {
         return failure(ErrorKind::invalid_argument, CallKind::create_pool,
-                       "a cap of " + std::to_string(cap_bytes) +
-                           " bytes; the driver would round it up to a multiple of " +
-                           std::to_string(config_.pool_granularity),
+                       "a cap of " + residency::detail::in_bytes(cap_bytes) +
+                           "; the driver would round it up to a multiple of " +
+                           residency::detail::in_bytes(config_.pool_granularity),
                        cap_bytes);
     }
     const Pool pool = state_->pools.add();
@@ -157,7 +158,7 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_pool(Pool pool) {
     if (state == nullptr) { return dead_handle(CallKind::destroy_pool, pool); }
     if (const std::uint64_t bytes = state->used_bytes(); bytes != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::destroy_pool,
-                      std::to_string(bytes) + " bytes of the pool have not been deallocated", nullptr, bytes);
+                      residency::detail::in_bytes(bytes) + " of the pool have not been deallocated", nullptr, bytes);
     }
     state->destroyed = true;
     ++state_->dying_pools;
@@ -179,9 +180,11 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(Pool pool, std::uint64_
     if (bytes == 0) { return failure(ErrorKind::invalid_argument, CallKind::pool_allocate, "zero bytes"); }
     const auto exhausted = [&] {
         return failure(ErrorKind::out_of_memory, CallKind::pool_allocate,
-                       std::to_string(bytes) + " bytes asked for; the pool holds " + std::to_string(state->held_bytes) +
-                           " of at most " + std::to_string(state->cap_bytes) + " bytes, " +
-                           std::to_string(state->used_bytes()) + " of them in use, and no hole is large enough",
+                       residency::detail::in_bytes(bytes) + " asked for; the pool holds " +
+                           residency::detail::in_bytes(state->held_bytes) + " of at most " +
+                           residency::detail::in_bytes(state->cap_bytes) + ", " +
+                           residency::detail::in_bytes(state->used_bytes()) +
+                           " of them in use, and no hole is large enough",
                        bytes);
     };
     if (bytes > state->cap_bytes) { return exhausted(); }

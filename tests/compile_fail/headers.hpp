@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// What most cases include: compiled once for all of them.
+#include "residency/core/planned_decider.hpp"
+#include "residency/core/residency.hpp"
+#include "residency/evict/lru.hpp"
+#include "residency/evict/planned.hpp"
+#include "residency/pool/slab.hpp"
+#include "residency/pool/stream_ordered.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
