@@ -35,6 +35,25 @@ enum class ErrorKind : std::uint8_t {
     wrong_state,       ///< this object does not take the call now
 };
 
+/// Its name here.
+[[nodiscard]] constexpr const char* name(ErrorKind kind) noexcept {
+    switch (kind) {
+        case ErrorKind::invalid_argument: return "invalid_argument";
+        case ErrorKind::malformed: return "malformed";
+        case ErrorKind::mismatch: return "mismatch";
+        case ErrorKind::budget: return "budget";
+        case ErrorKind::out_of_memory: return "out_of_memory";
+        case ErrorKind::device: return "device";
+        case ErrorKind::unsupported: return "unsupported";
+        case ErrorKind::divergence: return "divergence";
+        case ErrorKind::stale: return "stale";
+        case ErrorKind::io: return "io";
+        case ErrorKind::cancelled: return "cancelled";
+        case ErrorKind::wrong_state: return "wrong_state";
+    }
+    return "unknown";
+}
+
 /// The numbers behind a refused budget or allocation. Bytes as the pool rounds them, of a whole budget. They do not depend on what happens
 /// to be on the device.
 struct BudgetNumbers {

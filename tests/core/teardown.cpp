@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "residency/broker/broker.hpp"
+#include "residency/interop/timeline_recorder.hpp"
 #include "tests/core/compositions.hpp"
 #include "tests/support/child.hpp"
 
@@ -33,6 +35,40 @@ TEST_CASE("a device that ends before its Residency is told so") {
     });
     CHECK(outcome.aborted);
     CHECK(outcome.text.find("end every Residency before its device") != std::string::npos);
+}
+
+TEST_CASE("what is used after it was moved from, or after what it needs, is told so") {
+    const auto told = [](auto body, const char* text) {
+        const auto outcome = child::run(body);
+        CHECK(outcome.aborted);
+        CHECK_MESSAGE(outcome.text.find(text) != std::string::npos, outcome.text);
+    };
+    told(
+        [] {
+            Device device{small_config()};
+            const Model model = uniform_model(device, 2, 4096);
+            auto first = make<OnDemand>(device, model, 2 * 4096);
+            const auto second = std::move(first);
+            static_cast<void>(first.statistics());
+        },
+        "this Residency was moved from");
+    told(
+        [] {
+            Device device{small_config()};
+            const Model model = uniform_model(device, 2, 4096);
+            auto recorder = std::make_unique<residency::interop::TimelineRecorder<Device>>(device);
+            auto weights = make<OnDemand>(device, model, 2 * 4096);
+            must(weights.try_observe(recorder.get()));
+            recorder.reset();
+        },
+        "end the Residency before what observes it");
+    told(
+        [] {
+            residency::BudgetBroker broker{{.total_bytes = 1 << 20}};
+            const auto other = std::move(broker);
+            static_cast<void>(broker.statistics());
+        },
+        "moved from");
 }
 #endif
 

@@ -18,6 +18,7 @@
 
 #include <doctest/doctest.h>
 
+#include "../support/child.hpp"
 #include "../support/files.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
@@ -419,6 +420,29 @@ TEST_CASE("loading: memory that cannot be pinned is used as it is, or an error w
         }
     }
 }
+
+#if RESIDENCY_ASSERTIONS
+TEST_CASE("loading: a device that ends before what it pinned, and an id of another catalog, are told so") {
+    std::mt19937 random{7};
+    const Model model{random};
+    const auto early = child::run([&] {
+        auto device = std::make_unique<SimulatedDevice>();
+        const auto loaded = host::try_load(*device, model.catalog);
+        REQUIRE(loaded);
+        device.reset();
+    });
+    CHECK(early.aborted);
+    CHECK_MESSAGE(early.text.find("every catalog whose bytes it pinned") != std::string::npos, early.text);
+    const auto strange = child::run([&] {
+        SimulatedDevice device{};
+        const auto loading = host::Loading::try_start(device, model.catalog);
+        REQUIRE(loading);
+        static_cast<void>((*loading)->is_loaded(StorageId{1000000}));
+    });
+    CHECK(strange.aborted);
+    CHECK_MESSAGE(strange.text.find("a storage of the catalog") != std::string::npos, strange.text);
+}
+#endif
 
 TEST_CASE("loading: files that are gone, or not the ones that the catalog was made from, are errors") {
     std::mt19937 random{7};

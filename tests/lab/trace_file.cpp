@@ -176,6 +176,8 @@ TEST_CASE("files that are not there, and storages that there are not") {
     const StorageId wrong{2};
     CHECK(writer->try_step({&wrong, 1}).error().kind() == ErrorKind::invalid_argument);
     CHECK(writer->try_finish());
+    CHECK(writer->try_finish().error().kind() == ErrorKind::wrong_state);
+    CHECK(writer->try_step({}).error().kind() == ErrorKind::wrong_state);
     CHECK(lab::trace::try_load(folder.path("t"))->steps() == 0);
 }
 

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -278,11 +279,11 @@ TEST_CASE("npy: a layer of a token is a step, an expert of a layer a storage") {
                                            Case{"<i4", 4}, Case{"<u4", 4}, Case{"<i8", 8}, Case{"<u8", 8}}) {
         CAPTURE(type);
         std::string data;
-        for (const char expert : {0, 3, 2, 1, 3, 0, 1, 1}) {  // 2 tokens, 2 layers, 2 chosen
+        for (const char expert : std::initializer_list<char>{0, 3, 2, 1, 3, 0, 1, 1}) {  // 2 tokens, 2 layers, 2 chosen
             data += expert + std::string(item_bytes - 1, '\0');
         }
         const std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': (2, 2, 2), }    \n";
-        for (const char version : {1, 2, 3}) {
+        for (const char version : std::initializer_list<char>{1, 2, 3}) {
             const auto trace = parse_npy(npy(header, data, version));
             REQUIRE_MESSAGE(trace, trace.error().message());
             CHECK(trace->bytes == std::vector<std::uint64_t>(8, 1));

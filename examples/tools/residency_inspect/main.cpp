@@ -24,6 +24,7 @@
 #include "report.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/open.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/version.hpp"
@@ -119,7 +120,8 @@ int run(int argc, char** argv) {
         json ? print_json(**program) : print_table(**program);
         return 0;
     }
-    auto model = paths.size() == 1 ? residency::format::try_read_model_or_aoti(paths[0], options)
+    const bool is_one = paths.size() == 1 && residency::format::Input::exists(paths[0]);  // else it may have a prefix
+    auto model = is_one ? residency::format::try_read_model_or_aoti(paths[0], options)
                                    : residency::format::try_read_model_parts(paths, options);
     if (!model) { return bad_file(model.error()); }
     if (content) {

@@ -71,6 +71,16 @@ std::string plan_packed(const packed::UnpackProblem& problem) {
     return text_of(problem, *choice, *made, *floor);
 }
 
+/// The problem that a file holds. What is wrong in it is told with its name.
+packed::UnpackProblem problem_in(const std::string& file, bool has_budget) {
+    const std::string text = read_text(file);
+    try {
+        return read_problem(text, has_budget);
+    } catch (const Refused& wrong) {
+        throw Refused{(file == "-" ? "standard input" : file) + ": " + wrong.what()};
+    }
+}
+
 int refuse(const std::string& what) {
     std::cerr << "residency-plan: " << residency::detail::escaped(what) << '\n';
     return 2;
@@ -102,7 +112,7 @@ int main(int count, char** arguments) {
         return refuse("FILE is missing: name a problem, or - for standard input; see --help and --example");
     }
     try {
-        packed::UnpackProblem input = read_problem(read_text(file), said->count() != 0);
+        packed::UnpackProblem input = problem_in(file, said->count() != 0);
         plan::Problem& problem = input.travels;
         if (said->count() != 0) { problem.budget_bytes = read_budget(budget, input); }
         if (is_packed(input)) {

@@ -62,7 +62,7 @@ public:
         std::string name;                ///< for messages
         std::int32_t priority = 0;       ///< the higher one is served first
         std::uint64_t floor_bytes = 0;   ///< the smallest budget that works
-        std::uint64_t wanted_bytes = 0;  ///< granted at most: what everything takes
+        std::uint64_t wanted_bytes = 0;  ///< granted at most: what everything takes; below floor_bytes: that
     };
     /// A client that allocates by itself, such as a KV cache.
     struct MemoryOptions {

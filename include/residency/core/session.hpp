@@ -83,6 +83,7 @@ public:
     ~Session() {
         RESIDENCY_ASSERT(captured_passes_ == 0, "end every CapturedPass before the Residency that it was captured of");
         close();
+        if (shared_.observer != nullptr) { shared_.observer->detach(); }
         if constexpr (requires { shared_.device->users(); }) { shared_.device->users().remove(); }
     }
 
@@ -596,7 +597,7 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Timing timing, Body&
     requires CapturingDevice<D>
 {
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
-        return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open"};
+        return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open: end the pass and every lease before"};
     }
     if (auto awake = check_not_suspended(); !awake) { return awake.error(); }
     if (!shared_.copy_scheduler.transport().is_capturable()) {
@@ -742,7 +743,7 @@ template <Device D>
 Status Session<D>::set_schedule(Schedule schedule) {
     check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
-        return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open"};
+        return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open: end the pass and every lease before"};
     }
     if (auto awake = check_not_suspended(); !awake) { return awake; }
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }
@@ -838,9 +839,13 @@ Status Session<D>::observe(WorkObserver<D>* observer) {
                      "an observer comes and goes between passes, when no lease is open: end the pass and every lease "
                      "before"};
     }
+    if (shared_.observer != nullptr) { shared_.observer->detach(); }
     shared_.observer = observer;
     shared_.copy_scheduler.observe(observer);
-    if (observer != nullptr) { observer->observes(shared_.catalog); }
+    if (observer != nullptr) {
+        observer->attach();
+        observer->observes(shared_.catalog);
+    }
     return {};
 }
 

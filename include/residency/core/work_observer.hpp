@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "residency/config.hpp"
 #include "residency/core/access_point.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/device/device.hpp"
@@ -35,7 +36,10 @@ public:
     WorkObserver() = default;
     WorkObserver(const WorkObserver&) = delete;
     WorkObserver& operator=(const WorkObserver&) = delete;
-    virtual ~WorkObserver() = default;
+    virtual ~WorkObserver() {
+        RESIDENCY_ASSERT(sessions_ == 0,
+                         "end the Residency before what observes it, or take that away with try_observe(nullptr)");
+    }
 
     /// From now on it is told of the work of a session with this catalog.
     virtual void observes(const Catalog& catalog) = 0;
@@ -67,6 +71,15 @@ public:
     virtual void graph_launched(Stream stream, const Counters& pass) = 0;
     /// Nothing launches that graph any more; its last launch may still run.
     virtual void graph_ends(std::uint64_t captured) = 0;
+
+    /// A session tells it of its work from now on, or no longer.
+    /// @{
+    void attach() noexcept { ++sessions_; }
+    void detach() noexcept { --sessions_; }
+    /// @}
+
+private:
+    unsigned sessions_ = 0;  // that tell it of their work
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -89,7 +89,7 @@ public:
     /// @}
     ~CudaDevice();
 
-    [[nodiscard]] DeviceUsers& users() noexcept;  ///< the Residencies on it
+    [[nodiscard]] DeviceUsers& users() noexcept;  ///< what it outlives
     [[nodiscard]] int ordinal() const noexcept;   ///< of the GPU, as CUDA counts
     /// What Device asks for (device/device.hpp).
     /// @{

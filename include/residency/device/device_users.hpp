@@ -9,13 +9,18 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Counts the Residencies on a device, which ends after them. A device has one as its last member, and gives it as users(). Thread safe.
+/// Counts what a device has to outlive: Residencies, host memory that it pinned. A device has one as its last member, and gives it as
+/// users(). Thread safe.
 class DeviceUsers {
 public:
     DeviceUsers() noexcept = default;
     DeviceUsers(const DeviceUsers&) = delete;
     DeviceUsers& operator=(const DeviceUsers&) = delete;
-    ~DeviceUsers() { RESIDENCY_ASSERT(count_ == 0, "end every Residency before its device: declare the device first"); }
+    ~DeviceUsers() {
+        RESIDENCY_ASSERT(count_ == 0,
+                         "end every Residency before its device, and every catalog whose bytes it pinned: declare the "
+                         "device first");
+    }
 
     void add() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }     ///< one begins
     void remove() noexcept { count_.fetch_sub(1, std::memory_order_relaxed); }  ///< one ends

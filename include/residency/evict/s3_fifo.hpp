@@ -37,6 +37,10 @@ public:
     /// What EvictionPolicy asks for.
     /// @{
     [[nodiscard]] Status attach(const Context& context) {
+        if (config_.small_percent > 100 || config_.ghost_percent > 100 || config_.promotion_uses > 3) {
+            return Error{ErrorKind::invalid_argument,
+                         "evict::S3Fifo: small_percent and ghost_percent are at most 100, promotion_uses at most 3"};
+        }
         bytes_ = context.bytes;
         const std::uint64_t hundredth = context.capacity_bytes / 100;
         const std::uint64_t rest = context.capacity_bytes % 100;

@@ -99,9 +99,18 @@ public:
     [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog,
                                                                     LoadOptions options = {}) {
         auto loading = std::make_shared<Loading>(Key{});
-        loading->pin_ = [&device](void* at, std::uint64_t bytes) { return device.pin(at, bytes); };
+        loading->pin_ = [&device](void* at, std::uint64_t bytes) {
+            const Status pinned = device.pin(at, bytes);
+            if constexpr (requires { device.users(); }) {
+                if (pinned) { device.users().add(); }
+            }
+            return pinned;
+        };
         loading->memory_node_ = residency::detail::memory_node_of(device);
-        loading->unpin_ = [&device](void* at) { return device.unpin(at); };
+        loading->unpin_ = [&device](void* at) {
+            if constexpr (requires { device.users(); }) { device.users().remove(); }
+            return device.unpin(at);
+        };
         if (Status started = loading->start(catalog, std::move(options)); !started) { return started.error(); }
         return loading;
     }

@@ -73,8 +73,8 @@ public:
         return writer;
     }
 
-    /// What one step used: each storage once, in order. Errors: invalid_argument (a storage that there is not); io. Precondition:
-    /// not finished.
+    /// What one step used: each storage once, in order. Errors: invalid_argument (a storage that there is not); io; wrong_state
+    /// (it is finished).
     [[nodiscard]] Status try_step(std::span<const StorageId> storages, std::int64_t compute_ns = unknown) {
         if (!file_) { return is_finished(); }
         for (const StorageId id : storages) {
@@ -89,7 +89,7 @@ public:
         ++steps_;
         return accesses_.size() + counts_.size() >= accesses_in_block ? flush() : Status{};
     }
-    /// Completes the file: nothing can be added.
+    /// Completes the file: nothing can be added. Errors: io; wrong_state (it is finished).
     [[nodiscard]] Status try_finish() {
         if (!file_) { return is_finished(); }
         if (auto flushed = flush(); !flushed) { return flushed; }

@@ -29,6 +29,23 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
+namespace detail {
+
+/// What to do about a path that does not exist, where that can be told from its text; else empty.
+[[nodiscard]] inline std::string advice_for(const std::string& path) {
+    if (path.find("://") != std::string::npos) { return " (this is an address: download the file, and give its path)"; }
+    if (path.starts_with("~")) { return " (only a shell replaces ~: give the whole path)"; }
+    const std::size_t slash = path.find('/');
+    const bool is_hub_name = slash != 0 && slash != std::string::npos && path.find('/', slash + 1) == std::string::npos &&
+                             !path.starts_with('.') && path.find('.', slash) == std::string::npos;
+    if (is_hub_name && ::access(path.substr(0, slash).c_str(), F_OK) != 0) {
+        return " (if this is the name of a model on a hub: download it, and give its folder)";
+    }
+    return {};
+}
+
+}  // namespace detail
+
 RESIDENCY_INLINE bool Input::exists(const std::string& path) noexcept {
     return ::access(path.c_str(), F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
@@ -40,7 +57,7 @@ RESIDENCY_INLINE Result<Input> Input::try_open(const std::string& path) {
     }
     // O_NONBLOCK: opening a named pipe must not hang.
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) { return system_error(path, 0, "cannot be opened"); }
+    if (fd < 0) { return system_error(path, 0, "cannot be opened" + detail::advice_for(path)); }
     Input input{fd, path};
     struct stat status = {};
     if (::fstat(fd, &status) != 0) { return system_error(path, 0, "cannot be examined"); }

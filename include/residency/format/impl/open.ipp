@@ -172,8 +172,14 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
 [[nodiscard]] inline Result<ModelFile> read_models(const std::vector<std::string>& parts, const ReadOptions& options) {
     ModelFile whole;
     std::unordered_set<std::string> names;  // of the parts so far
+    std::unordered_set<std::string> prefixes;
     for (const std::string& part : parts) {
         const std::string prefix = prefix_of(part);
+        if (!prefix.empty() && !prefixes.insert(prefix).second) {
+            return Error{ErrorKind::invalid_argument,
+                         shown(part) + ": the prefix " + shown(prefix) + " is that of an earlier part too; give each "
+                         "model a prefix of its own"};
+        }
         const std::string path = prefix.empty() ? part : part.substr(prefix.size() + 1);
         auto model = try_read_model(path, options);
         if (!model) { return model.error(); }

@@ -79,7 +79,8 @@ RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions optio
     options_.read_bytes = std::max<std::uint64_t>(options_.read_bytes, 4096);
     catalog_ = catalog;
     if (!options_.schedule.empty() && options_.schedule.catalog_hash() != catalog.hash()) {
-        return Error{ErrorKind::mismatch, "the schedule was made for another catalog than the one to be loaded"};
+        return Error{ErrorKind::mismatch, "the schedule was made for another catalog: " +
+                                              catalog.difference(options_.schedule.catalog_outline())};
     }
     report_.limits = options_.limits ? *options_.limits : read_memory_limits();
     reads_of_.assign(catalog.storages().size(), {0, 0});
