@@ -56,7 +56,7 @@ TEST_CASE("what is used after it was moved from, or after what it needs, is told
         [] {
             Device device{small_config()};
             const Model model = uniform_model(device, 2, 4096);
-            auto recorder = std::make_unique<residency::interop::TimelineRecorder<Device>>(device);
+            auto recorder = std::make_unique<residency::TimelineRecorder<Device>>(device);
             auto weights = make<OnDemand>(device, model, 2 * 4096);
             must(weights.try_observe(recorder.get()));
             recorder.reset();

@@ -100,7 +100,7 @@ public:
                                                                     LoadOptions options = {}) {
         auto loading = std::make_shared<Loading>(Key{});
         loading->pin_ = [&device](void* at, std::uint64_t bytes) {
-            const Status pinned = device.pin(at, bytes);
+            Status pinned = device.pin(at, bytes);
             if constexpr (requires { device.users(); }) {
                 if (pinned) { device.users().add(); }
             }
