@@ -168,9 +168,9 @@ TEST_CASE("what it cannot work with is refused") {
     const auto refused = evictor.attach({bytes, 3, nullptr, far});
     CHECK(refused.error().kind() == ErrorKind::invalid_argument);
     CHECK(refused.error().message().find("storage 1 is in layer 65536") != std::string::npos);
-    for (const evict::S3Fifo::Config wrong : {evict::S3Fifo::Config{.small_percent = 101},
-                                              evict::S3Fifo::Config{.ghost_percent = 200},
-                                              evict::S3Fifo::Config{.promotion_uses = 4}}) {
+    for (const evict::S3Fifo::Config wrong :
+         {evict::S3Fifo::Config{.small_percent = 101}, evict::S3Fifo::Config{.ghost_percent = 200},
+          evict::S3Fifo::Config{.promotion_uses = 4}}) {
         evict::S3Fifo queues{wrong};
         CHECK(queues.attach({bytes, 3}).error().kind() == ErrorKind::invalid_argument);
     }

@@ -204,14 +204,15 @@ TEST_CASE("open: what a file is instead of a model is named, with what to give i
 }
 
 TEST_CASE("open: a path that cannot be one is named as what it is") {
-    for (const auto& [path, advice] :
-         {std::pair{"https://example.org/model.safetensors", "an address: download"},
-          std::pair{"~/model.safetensors", "only a shell replaces ~"},
-          std::pair{"nobody/some-model-8B", "the name of a model on a hub"}}) {
-        CHECK(support::refused(format::try_read_model(path), advice));
-    }
-    CHECK_FALSE(support::refused(format::try_read_model("none/model.gguf"), "hub"));
-    CHECK_FALSE(support::refused(format::try_read_model("/none/model"), "hub"));
+    const auto says = [](const std::string& path, const char* advice) {
+        const auto model = format::try_read_model(path);
+        return model.error().kind() == ErrorKind::io && model.error().message().find(advice) != std::string::npos;
+    };
+    CHECK(says("https://example.org/model.safetensors", "an address: download"));
+    CHECK(says("~/model.safetensors", "only a shell replaces ~"));
+    CHECK(says("nobody/some-model-8B", "the name of a model on a hub"));
+    CHECK_FALSE(says("none/model.gguf", "hub"));
+    CHECK_FALSE(says("/none/model", "hub"));
 }
 
 TEST_CASE("open: a folder with one model in it is opened") {
@@ -410,8 +411,9 @@ TEST_CASE("open: the parts of a list with prefixes are models of their own, whic
     // What lies at the whole text is a path; so is what has a slash before the sign.
     const auto sign = folder.write("x=y", one_tensor("sign"));
     CHECK(format::try_read_model_parts({sign, target})->weights[0].name == "sign");
-    CHECK(support::refused(format::try_read_model_parts({"a=" + target, "a=" + target}),
-                           "the prefix \"a\" is that of an earlier part too"));
+    const auto twice_a = format::try_read_model_parts({"a=" + target, "a=" + target});
+    CHECK(twice_a.error().kind() == ErrorKind::invalid_argument);
+    CHECK(twice_a.error().message().find("the prefix \"a\" is that of an earlier part too") != std::string::npos);
     CHECK(format::try_read_model_parts({"a=" + folder.file("none"), target}).error().kind() == ErrorKind::io);
     CHECK(format::try_read_model_parts({"=" + target, target}).error().kind() == ErrorKind::io);
 }

@@ -122,7 +122,7 @@ int run(int argc, char** argv) {
     }
     const bool is_one = paths.size() == 1 && residency::format::Input::exists(paths[0]);  // else it may have a prefix
     auto model = is_one ? residency::format::try_read_model_or_aoti(paths[0], options)
-                                   : residency::format::try_read_model_parts(paths, options);
+                        : residency::format::try_read_model_parts(paths, options);
     if (!model) { return bad_file(model.error()); }
     if (content) {
         const auto equal = residency::format::try_find_equal_storages(*model, {.threads = 0, .progress = draw_bar});

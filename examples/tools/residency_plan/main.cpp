@@ -76,9 +76,7 @@ packed::UnpackProblem problem_in(const std::string& file, bool has_budget) {
     const std::string text = read_text(file);
     try {
         return read_problem(text, has_budget);
-    } catch (const Refused& wrong) {
-        throw Refused{(file == "-" ? "standard input" : file) + ": " + wrong.what()};
-    }
+    } catch (const Refused& wrong) { throw Refused{(file == "-" ? "standard input" : file) + ": " + wrong.what()}; }
 }
 
 int refuse(const std::string& what) {

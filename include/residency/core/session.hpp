@@ -597,7 +597,8 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Timing timing, Body&
     requires CapturingDevice<D>
 {
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
-        return Error{ErrorKind::wrong_state, "a graph is captured between passes, when no lease is open: end the pass and every lease before"};
+        return Error{ErrorKind::wrong_state,
+                     "a graph is captured between passes, when no lease is open: end the pass and every lease before"};
     }
     if (auto awake = check_not_suspended(); !awake) { return awake.error(); }
     if (!shared_.copy_scheduler.transport().is_capturable()) {
@@ -743,7 +744,8 @@ template <Device D>
 Status Session<D>::set_schedule(Schedule schedule) {
     check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
-        return Error{ErrorKind::wrong_state, "a schedule changes between passes, when no lease is open: end the pass and every lease before"};
+        return Error{ErrorKind::wrong_state,
+                     "a schedule changes between passes, when no lease is open: end the pass and every lease before"};
     }
     if (auto awake = check_not_suspended(); !awake) { return awake; }
     if (auto belongs = check_schedule(schedule); !belongs) { return belongs; }

@@ -192,12 +192,11 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::check_given(const Catalog& cata
                                               std::to_string(catalog.hash()) + ": make it again for this one"};
     }
     if (given.held_bytes() > budget_bytes || given.chunk_bytes() != problem_.chunk_bytes) {
-        return Error{ErrorKind::mismatch, "the plan holds " + residency::detail::in_bytes(given.held_bytes()) +
-                                              " in chunks of " + residency::detail::in_bytes(given.chunk_bytes()) +
-                                              "; the budget is " + residency::detail::in_bytes(budget_bytes) +
-                                              ", the chunks of this pool are " +
-                                              residency::detail::in_bytes(problem_.chunk_bytes) +
-                                              ": make it again for these"};
+        return Error{ErrorKind::mismatch,
+                     "the plan holds " + residency::detail::in_bytes(given.held_bytes()) + " in chunks of " +
+                         residency::detail::in_bytes(given.chunk_bytes()) + "; the budget is " +
+                         residency::detail::in_bytes(budget_bytes) + ", the chunks of this pool are " +
+                         residency::detail::in_bytes(problem_.chunk_bytes) + ": make it again for these"};
     }
     if (auto fits = plan::check(given, problem_); !fits) {
         return fits.error().in("the plan is not for this schedule and these options: make it again for them");

@@ -35,10 +35,10 @@ RESIDENCY_INLINE Status ExpectedUse::attach(const Context& context) {
     constexpr std::uint32_t most_layers = 1U << 16U;
     for (std::size_t i = 0; i < (std::min)(storages, given.size()); ++i) {
         if (given[i] >= most_layers) {
-            return Error{ErrorKind::invalid_argument,
-                         "evict::ExpectedUse: storage " + std::to_string(i) + " is in layer " +
-                             std::to_string(given[i]) + ": number the layers from 0, below " +
-                             std::to_string(most_layers)};
+            return Error{ErrorKind::invalid_argument, "evict::ExpectedUse: storage " + std::to_string(i) +
+                                                          " is in layer " + std::to_string(given[i]) +
+                                                          ": number the layers from 0, below " +
+                                                          std::to_string(most_layers)};
         }
     }
     layer_of_.assign(storages, 0);

@@ -36,8 +36,9 @@ namespace detail {
     if (path.find("://") != std::string::npos) { return " (this is an address: download the file, and give its path)"; }
     if (path.starts_with("~")) { return " (only a shell replaces ~: give the whole path)"; }
     const std::size_t slash = path.find('/');
-    const bool is_hub_name = slash != 0 && slash != std::string::npos && path.find('/', slash + 1) == std::string::npos &&
-                             !path.starts_with('.') && path.find('.', slash) == std::string::npos;
+    const bool is_hub_name = slash != 0 && slash != std::string::npos &&
+                             path.find('/', slash + 1) == std::string::npos && !path.starts_with('.') &&
+                             path.find('.', slash) == std::string::npos;
     if (is_hub_name && ::access(path.substr(0, slash).c_str(), F_OK) != 0) {
         return " (if this is the name of a model on a hub: download it, and give its folder)";
     }

@@ -176,9 +176,9 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
     for (const std::string& part : parts) {
         const std::string prefix = prefix_of(part);
         if (!prefix.empty() && !prefixes.insert(prefix).second) {
-            return Error{ErrorKind::invalid_argument,
-                         shown(part) + ": the prefix " + shown(prefix) + " is that of an earlier part too; give each "
-                         "model a prefix of its own"};
+            return Error{ErrorKind::invalid_argument, shown(part) + ": the prefix " + shown(prefix) +
+                                                          " is that of an earlier part too; give each "
+                                                          "model a prefix of its own"};
         }
         const std::string path = prefix.empty() ? part : part.substr(prefix.size() + 1);
         auto model = try_read_model(path, options);

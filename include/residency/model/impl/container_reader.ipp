@@ -128,7 +128,8 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
     StableHash checksum;
     checksum.bytes(bytes_.first(static_cast<std::size_t>(size - detail::container_checksum_bytes)));
     if (u64(size - detail::container_checksum_bytes) != checksum.value()) {
-        return failed(size - detail::container_checksum_bytes, "another checksum", "that of the bytes before it: the file was changed: copy or make it again");
+        return failed(size - detail::container_checksum_bytes, "another checksum",
+                      "that of the bytes before it: the file was changed: copy or make it again");
     }
     kind_ = u32(12);
     kind_version_ = u32(16);
