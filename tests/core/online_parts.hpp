@@ -13,7 +13,7 @@
 #include <span>
 #include <vector>
 
-#include "residency/core/cap_change.hpp"
+#include "residency/core/pool_resizer.hpp"
 #include "residency/core/storage_cache.hpp"
 #include "residency/core/transport_interface.hpp"
 #include "residency/evict/lru.hpp"
@@ -55,9 +55,9 @@ public:
         stream = must(device.create_stream());
         must(scheduler.begin_pass());
         reader = must(scheduler.consumer(stream));
-        const residency::pool::Needs needs{sizes, step, storage_bytes, 1};
-        limits = cache.allocations().limits(device, model.catalog, residency::Schedule{}, needs, 0);
-        cache.attach(context, needs, speculates ? &speculation : nullptr);
+        const residency::pool::Requirements requirements{sizes, step, storage_bytes, 1};
+        limits = cache.allocations().limits(device, model.catalog, residency::Schedule{}, requirements, 0);
+        cache.attach(context, requirements, speculates ? &speculation : nullptr);
         speculation.attach(context, cache.allocations().bytes());
         change.attach(cache);
         must(cache.open(pages * page, limits.ceiling_bytes));
@@ -122,7 +122,7 @@ public:
     core::BudgetLimits limits;
     core::Speculation<Device> speculation;
     Cache cache{{}, {}};
-    core::CapChange<residency::evict::Lru, Pool> change;
+    core::PoolResizer<residency::evict::Lru, Pool> change;
     Stream stream{};
     core::ConsumerId reader = 0;
     residency::StepIndex now = 0;

@@ -112,18 +112,18 @@ TEST_CASE("storages are looked for at this step, then after it, then from the be
     CHECK(scene.look({0}).access.step == 0);
     CHECK(scene.look({1}).access.step == 1);
     CHECK_FALSE(scene.look({1}).has_diverged);
-    CHECK(scene.look({1}).access.is_announced);
+    CHECK(scene.look({1}).access.is_scheduled);
     scene.go(2);
     CHECK(scene.look({0}).access.step == 4);
-    CHECK(scene.look({0, 4}).access.is_announced);
-    CHECK_FALSE(scene.look({0, 1}).access.is_announced);
+    CHECK(scene.look({0, 4}).access.is_scheduled);
+    CHECK_FALSE(scene.look({0, 1}).access.is_scheduled);
     CHECK(scene.look({0, 1}).has_diverged);
     scene.go(4);
     CHECK(scene.look({1}).access.step == 1);
     CHECK(scene.look({1}).access.step_index == 6);
     const auto unread = scene.look({5});
     CHECK(unread.has_diverged);
-    CHECK_FALSE(unread.access.is_announced);
+    CHECK_FALSE(unread.access.is_scheduled);
     CHECK(scene.look({}).access.step_index == scene.schedule_cursor.now());
 }
 
@@ -162,19 +162,19 @@ TEST_CASE(
     scene.go(0);
     const auto both = scene.look({0, 4});
     CHECK(both.access.step == 4);
-    CHECK(both.access.is_announced);
+    CHECK(both.access.is_scheduled);
     CHECK(both.access.is_whole);
-    CHECK_FALSE(both.access.is_by_step);
+    CHECK_FALSE(both.access.names_steps);
     const auto one = scene.look({0});
     CHECK(one.access.step == 0);
     CHECK(one.access.is_whole);
     scene.go(4);
     const auto part = scene.look({4});
     CHECK(part.access.step == 4);
-    CHECK(part.access.is_announced);
+    CHECK(part.access.is_scheduled);
     CHECK_FALSE(part.access.is_whole);
     const auto neither = scene.look({4, 1});
-    CHECK_FALSE(neither.access.is_announced);
+    CHECK_FALSE(neither.access.is_scheduled);
     CHECK_FALSE(neither.access.is_whole);
     CHECK(neither.has_diverged);
 }

@@ -44,12 +44,12 @@ TEST_CASE("unrecorded uses: a lost use is complete once it was waited for; witho
     Parts parts{chunks(4)};
     start_unrecorded_read(parts);
     const auto before = parts.device.host_time();
-    must(parts.uses.await_lost());
+    must(parts.uses.wait_for_lost_uses());
     CHECK(parts.device.host_time() - before < std::chrono::milliseconds{1});
     const std::uint64_t waits = parts.counters.host_waits;
     parts.uses.note_lost();
     CHECK(parts.uses.has_lost());
-    must(parts.uses.await_lost());
+    must(parts.uses.wait_for_lost_uses());
     CHECK(parts.counters.host_waits == waits + 1);
     CHECK_FALSE(parts.uses.has_lost());
     const std::uint32_t c = parts.chunk_of(0);

@@ -88,12 +88,13 @@ public:
     explicit EqualSlots(Config) noexcept {}
 
     [[nodiscard]] std::uint64_t occupied(std::uint64_t) const noexcept { return slot_bytes_; }
-    [[nodiscard]] std::uint64_t floor_bytes(const D& device, const pool::Needs& needs) const {
-        return rounded(needs.step.size() * slot_of(needs), device.allocation_granularity());
+    [[nodiscard]] std::uint64_t floor_bytes(const D& device, const pool::Requirements& requirements) const {
+        return rounded(requirements.step.size() * slot_of(requirements), device.allocation_granularity());
     }
-    [[nodiscard]] Status open(D& device, const pool::Needs& needs, std::uint64_t cap_bytes) {
+    [[nodiscard]] Status open(D& device, const pool::Requirements& requirements, std::uint64_t cap_bytes) {
         const std::uint64_t granularity = device.allocation_granularity();
-        const std::uint64_t slot_bytes = slot_of(needs), slots = cap_bytes / granularity * granularity / slot_bytes;
+        const std::uint64_t slot_bytes = slot_of(requirements);
+        const std::uint64_t slots = cap_bytes / granularity * granularity / slot_bytes;
         free_.clear();
         free_.reserve(slots);  // so that nothing is allocated later
         auto all = device.allocate(slots * slot_bytes);
@@ -134,8 +135,8 @@ private:
     [[nodiscard]] static std::uint64_t rounded(std::uint64_t bytes, std::uint64_t unit) {
         return (bytes + unit - 1) / unit * unit;
     }
-    [[nodiscard]] static std::uint64_t slot_of(const pool::Needs& needs) {
-        return rounded(needs.largest_storage_bytes, needs.largest_alignment_bytes);
+    [[nodiscard]] static std::uint64_t slot_of(const pool::Requirements& requirements) {
+        return rounded(requirements.largest_storage_bytes, requirements.largest_alignment_bytes);
     }
 
     D* device_ = nullptr;

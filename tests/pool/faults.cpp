@@ -85,12 +85,12 @@ public:
     Faulty(Fault fault, Config config) : Slab{config}, fault_{fault} {}
     Faulty(Faulty&&) noexcept = default;
 
-    Status open(Watched& device, const pool::Needs& needs, std::uint64_t cap_bytes) {
+    Status open(Watched& device, const pool::Requirements& requirements, std::uint64_t cap_bytes) {
         device_ = &device;
         if (fault_ == Fault::keeps_memory) {
             if (auto kept = device.allocate(4096); !kept) { return kept.error(); }
         }
-        return Slab::open(device, needs, cap_bytes);
+        return Slab::open(device, requirements, cap_bytes);
     }
     Result<void*> allocate(std::uint64_t bytes, Watched::Stream stream) {
         if (fault_ == Fault::allocates) { static_cast<void>(std::make_unique<int>(1)); }

@@ -16,7 +16,7 @@
 namespace stream_ordered_test {
 
 using namespace streaming;
-using residency::pool::Needs;
+using residency::pool::Requirements;
 using residency::pool::StreamOrdered;
 
 TEST_SUITE_BEGIN("stream-ordered pool");
@@ -26,8 +26,8 @@ TEST_CASE("stream-ordered: storages are rounded up to 512 bytes, and lie in segm
     const StreamOrdered<Device> pool;
     CHECK(pool.occupied(1) == 512);
     const auto room = [&](std::vector<std::uint64_t> sizes) {
-        const Needs needs{sizes, std::span{sizes}.first(1), 0, 1};
-        return residency::pool::ceiling_bytes(pool, device, needs);
+        const Requirements requirements{sizes, std::span{sizes}.first(1), 0, 1};
+        return residency::pool::ceiling_bytes(pool, device, requirements);
     };
     CHECK(room({1}) == 4096);
     CHECK(room({4096}) == 4096);
@@ -50,11 +50,12 @@ TEST_CASE(
         const Stream stream = must(device.create_stream());
         std::vector<std::uint64_t> sizes(1 + random() % 40);
         for (std::uint64_t& bytes : sizes) { bytes = 1 + random() % (random() % 3 == 0 ? 3 * 4096 : 1500); }
-        const Needs needs{sizes, std::span{sizes}.first(1 + random() % sizes.size()), std::ranges::max(sizes), 1};
+        const Requirements requirements{sizes, std::span{sizes}.first(1 + random() % sizes.size()),
+                                        std::ranges::max(sizes), 1};
         const auto fits = [&](std::vector<std::uint64_t> together, std::uint64_t cap) {
             std::ranges::shuffle(together, random);
             StreamOrdered<Device> pool;
-            must(pool.open(device, needs, cap));
+            must(pool.open(device, requirements, cap));
             std::vector<std::pair<void*, std::uint64_t>> there;
             bool all = true;
             for (const std::uint64_t bytes : together) {
@@ -67,8 +68,8 @@ TEST_CASE(
             return all;
         };
         const StreamOrdered<Device> pool;
-        CHECK(fits(sizes, residency::pool::ceiling_bytes(pool, device, needs)));
-        CHECK(fits({needs.step.begin(), needs.step.end()}, pool.floor_bytes(device, needs)));
+        CHECK(fits(sizes, residency::pool::ceiling_bytes(pool, device, requirements)));
+        CHECK(fits({requirements.step.begin(), requirements.step.end()}, pool.floor_bytes(device, requirements)));
         must(device.destroy_stream(stream));
     }
 }

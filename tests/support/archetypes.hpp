@@ -111,8 +111,8 @@ struct Pool {
 
     explicit Pool(Config) {}
     std::uint64_t occupied(std::uint64_t bytes) const noexcept { return bytes; }
-    std::uint64_t floor_bytes(const Device&, const residency::pool::Needs&) const { return 0; }
-    Status open(Device&, const residency::pool::Needs&, std::uint64_t) { return {}; }
+    std::uint64_t floor_bytes(const Device&, const residency::pool::Requirements&) const { return 0; }
+    Status open(Device&, const residency::pool::Requirements&, std::uint64_t) { return {}; }
     Result<void*> allocate(std::uint64_t, Device::Stream) { return static_cast<void*>(nullptr); }
     Status deallocate(void*, std::uint64_t, Device::Stream) { return {}; }
     std::uint64_t held_bytes() const { return 0; }

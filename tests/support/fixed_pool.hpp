@@ -22,11 +22,13 @@ public:
     explicit FixedPool(Config config) : inner_{config} {}
 
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept { return inner_.occupied(bytes); }
-    [[nodiscard]] std::uint64_t floor_bytes(const Device& device, const residency::pool::Needs& needs) const {
-        return inner_.floor_bytes(device, needs);
+    [[nodiscard]] std::uint64_t floor_bytes(const Device& device,
+                                            const residency::pool::Requirements& requirements) const {
+        return inner_.floor_bytes(device, requirements);
     }
-    [[nodiscard]] residency::Status open(Device& device, const residency::pool::Needs& needs, std::uint64_t cap_bytes) {
-        return inner_.open(device, needs, cap_bytes);
+    [[nodiscard]] residency::Status open(Device& device, const residency::pool::Requirements& requirements,
+                                         std::uint64_t cap_bytes) {
+        return inner_.open(device, requirements, cap_bytes);
     }
     [[nodiscard]] residency::Result<void*> allocate(std::uint64_t bytes, typename Device::Stream stream) {
         return inner_.allocate(bytes, stream);

@@ -88,14 +88,14 @@ public:
             total_bytes_ += held.bytes;
         }
         std::ranges::sort(sizes_, std::greater{});
-        needs_.storages = sizes_;
-        needs_.step = std::span{sizes_}.first(step_);
-        needs_.largest_storage_bytes = sizes_.front();
+        requirements_.storages = sizes_;
+        requirements_.step = std::span{sizes_}.first(step_);
+        requirements_.largest_storage_bytes = sizes_.front();
         if (!is_tidy_ && below(3) == 0) {  // the larger ones are read by no step
-            needs_.largest_read_bytes = sizes_[static_cast<std::size_t>(below(sizes_.size()))];
-            fragments_ = fragments_ || needs_.largest_read_bytes < sizes_.front();
+            requirements_.largest_scheduled_bytes = sizes_[static_cast<std::size_t>(below(sizes_.size()))];
+            fragments_ = fragments_ || requirements_.largest_scheduled_bytes < sizes_.front();
         }
-        needs_.largest_alignment_bytes = std::uint64_t{1} << below(9);
+        requirements_.largest_alignment_bytes = std::uint64_t{1} << below(9);
 
         source_bytes_ = 13 * unit;
         source_ = static_cast<std::byte*>(must(device_.allocate_host(source_bytes_)));
@@ -278,7 +278,7 @@ private:
         return static_cast<std::byte*>(*at);
     }
     void put(P& pool, Held& held, std::byte* at) {
-        expect(reinterpret_cast<std::uintptr_t>(at) % needs_.largest_alignment_bytes == 0,
+        expect(reinterpret_cast<std::uintptr_t>(at) % requirements_.largest_alignment_bytes == 0,
                "5, 6: addresses have the alignment that was asked for");
         for (const Held& other : held_) {
             expect(
@@ -309,9 +309,9 @@ private:
         for (const Held& other : held_) {
             if (other.at != nullptr) { together.push_back(other.bytes); }
         }
-        pool::Needs needs = needs_;
-        needs.step = together;
-        return !is_changing_ && (may_fail() || together.size() == 1) && pool.floor_bytes(device_, needs) <= cap_;
+        pool::Requirements requirements = requirements_;
+        requirements.step = together;
+        return !is_changing_ && (may_fail() || together.size() == 1) && pool.floor_bytes(device_, requirements) <= cap_;
     }
     void bring(P& pool, std::size_t i) {
         Held& held = held_[i];
@@ -340,14 +340,14 @@ private:
     // The life of the pool.
 
     void open(P& pool) {
-        const std::uint64_t floor = pool.floor_bytes(device_, needs_);
-        const std::uint64_t ceiling = pool::ceiling_bytes(pool, device_, needs_);
+        const std::uint64_t floor = pool.floor_bytes(device_, requirements_);
+        const std::uint64_t ceiling = pool::ceiling_bytes(pool, device_, requirements_);
         expect(0 < floor && floor <= ceiling, "4: the floor is not above the ceiling");
         const auto choice = below(3);
         cap_ = limit_ = choice == 0 ? floor : choice == 1 ? ceiling : floor + below(ceiling - floor + granule_);
         for (std::uint64_t nth = 1;; ++nth) {
             if constexpr (Breakable<Device>) { device_.fail(Device::CallKind::any, nth); }
-            const Status opened = pool.open(device_, needs_, cap_);
+            const Status opened = pool.open(device_, requirements_, cap_);
             if constexpr (Breakable<Device>) { device_.clear_failures(); }
             if (opened) { break; }
             if (!Breakable<Device> || nth > 1000) { FAIL(opened.error().message()); }
@@ -373,7 +373,7 @@ private:
         std::vector<Held*> order;
         for (Held& held : held_) { order.push_back(&held); }
         std::ranges::sort(order, std::greater{}, &Held::bytes);
-        const bool is_all = cap_ >= pool::ceiling_bytes(pool, device_, needs_) && may_fail();
+        const bool is_all = cap_ >= pool::ceiling_bytes(pool, device_, requirements_) && may_fail();
         if (!is_all) { order.resize(may_fail() ? step_ : 1); }
         for (Held* const held : order) {
             bring(pool, static_cast<std::size_t>(held - held_.data()));
@@ -428,8 +428,8 @@ private:
         }
         const bool pins = below(2) == 0;
         for (Held& held : held_) { held.is_pinned = pins && held.at != nullptr && below(3) == 0; }
-        const std::uint64_t floor = pool.floor_bytes(device_, needs_);
-        const std::uint64_t ceiling = pool::ceiling_bytes(pool, device_, needs_);
+        const std::uint64_t floor = pool.floor_bytes(device_, requirements_);
+        const std::uint64_t ceiling = pool::ceiling_bytes(pool, device_, requirements_);
         const std::uint64_t next =
             below(3) == 0 ? ceiling + granule_ * below(3) : floor + below(ceiling - floor + granule_);
         limit_ = (std::max)(limit_, next);
@@ -566,7 +566,7 @@ private:
     std::size_t step_ = 1;
     std::vector<std::uint64_t> sizes_;  // largest first
     std::uint64_t total_bytes_ = 0;
-    pool::Needs needs_;  // refers to sizes_
+    pool::Requirements requirements_;  // refers to sizes_
     std::byte* source_ = nullptr;
     std::byte* back_ = nullptr;
     std::uint64_t source_bytes_ = 0, back_bytes_ = 0, back_used_ = 0;
@@ -587,11 +587,11 @@ void check_floor_is_needed(typename P::Device& device, const MemoryPoolSuite& su
     const std::uint64_t storages = suite.fragments ? 1 : 7;
     for (const std::uint64_t step : {std::uint64_t{1}, (storages + 1) / 2, storages}) {
         const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(storages), bytes);
-        const pool::Needs needs{sizes, std::span{sizes}.first(static_cast<std::size_t>(step)), bytes, 1};
-        const std::uint64_t floor = pool.floor_bytes(device, needs);
+        const pool::Requirements requirements{sizes, std::span{sizes}.first(static_cast<std::size_t>(step)), bytes, 1};
+        const std::uint64_t floor = pool.floor_bytes(device, requirements);
         auto stream = device.create_stream();
         REQUIRE(stream.has_value());
-        REQUIRE_MESSAGE(pool.open(device, needs, floor).has_value(), "5: the floor is enough");
+        REQUIRE_MESSAGE(pool.open(device, requirements, floor).has_value(), "5: the floor is enough");
         std::vector<void*> places;
         for (std::uint64_t i = 0; i < step; ++i) {
             const auto at = pool.allocate(bytes, *stream);
@@ -611,11 +611,11 @@ template <pool::MemoryPool P>
 void check_occupied(typename P::Device& device, P& pool) {
     const std::uint64_t storages = (std::min)(device.pool_granularity(), std::uint64_t{4096});
     const std::vector<std::uint64_t> sizes(static_cast<std::size_t>(storages), 1);
-    const pool::Needs needs{sizes, std::span{sizes}.first(1), 1, 1};
-    const std::uint64_t cap = pool.floor_bytes(device, needs);
+    const pool::Requirements requirements{sizes, std::span{sizes}.first(1), 1, 1};
+    const std::uint64_t cap = pool.floor_bytes(device, requirements);
     auto stream = device.create_stream();
     REQUIRE(stream.has_value());
-    REQUIRE(pool.open(device, needs, cap).has_value());
+    REQUIRE(pool.open(device, requirements, cap).has_value());
     std::vector<void*> places;
     while (places.size() < storages) {
         const auto at = pool.allocate(1, *stream);
@@ -638,10 +638,10 @@ void check_nothing_blocks(typename P::Device& device, const MemoryPoolSuite& sui
     if constexpr (FlagDevice<typename P::Device>) {
         const std::uint64_t bytes = (device.pool_granularity() + 3) / 4;
         const std::vector<std::uint64_t> sizes(8, bytes);
-        const pool::Needs needs{sizes, std::span{sizes}.first(1), bytes, 1};
+        const pool::Requirements requirements{sizes, std::span{sizes}.first(1), bytes, 1};
         auto stream = device.create_stream();
         REQUIRE(stream.has_value());
-        REQUIRE(pool.open(device, needs, pool::ceiling_bytes(pool, device, needs)).has_value());
+        REQUIRE(pool.open(device, requirements, pool::ceiling_bytes(pool, device, requirements)).has_value());
         {
             Gate<typename P::Device> gate{device, *stream, suite.patience};
             for (int round = 0; round < 3; ++round) {
@@ -672,8 +672,8 @@ void check_abandon(const std::function<P()>& make) {
             P pool{make()};
             const std::uint64_t bytes = device->pool_granularity();
             const std::vector<std::uint64_t> sizes(4, bytes);
-            const pool::Needs needs{sizes, std::span{sizes}.first(1), bytes, 1};
-            REQUIRE(pool.open(*device, needs, pool::ceiling_bytes(pool, *device, needs)).has_value());
+            const pool::Requirements requirements{sizes, std::span{sizes}.first(1), bytes, 1};
+            REQUIRE(pool.open(*device, requirements, pool::ceiling_bytes(pool, *device, requirements)).has_value());
             auto stream = device->create_stream();
             REQUIRE(stream.has_value());
             REQUIRE(pool.allocate(bytes, *stream).has_value());

@@ -16,10 +16,10 @@ struct AccessPoint {
 
     StepIndex step_index = 0;
     std::uint32_t step = nowhere;  ///< in the schedule; nowhere without one. Of a range of steps: the last
-    bool is_announced = false;     ///< the schedule reads at this step what the access asks for
+    bool is_scheduled = false;     ///< the schedule reads at this step what the access asks for
     bool is_whole = false;         ///< the access asks for all that the step, or every step of the range, reads
     std::uint32_t steps = 1;       ///< of a range of steps, their number
-    bool is_by_step = false;       ///< the access names the step or the range: the steps end with the lease
+    bool names_steps = false;      ///< the access names the step or the range: the steps end with the lease
 
     [[nodiscard]] bool is_range() const noexcept { return steps > 1; }
     /// The step, or the first of the range.

@@ -45,7 +45,7 @@ public:
         if (session_ == nullptr) {
             return Error{ErrorKind::wrong_state, "no pass was captured: there is nothing to launch"};
         }
-        return session_->told(session_->launch(captured_, stream));
+        return session_->report_if_failed(session_->launch(captured_, stream));
     }
 #if RESIDENCY_EXCEPTIONS
     /// As try_launch(), but throws Exception.

@@ -94,7 +94,7 @@ void ChunkMissHandler<Pool>::start(std::uint64_t cap_bytes) {
 
 template <pool::PlannedPool Pool>
 Status ChunkMissHandler<Pool>::bring(std::span<const StorageId> wanted, bool is_planned) {
-    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
     const ChunkTable& table = store_->table();
     ++request_;
     missing_.clear();

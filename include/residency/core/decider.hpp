@@ -17,7 +17,7 @@
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/pool/needs.hpp"
+#include "residency/pool/requirements.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 // The seam between a session and what decides for it. A session owns passes, leases and the order of streams; it knows no policy. A
@@ -58,13 +58,13 @@ struct DeciderContext {
     }
 };
 
-/// What a decider notes about one lease. The session keeps it and hands it back when the lease ends; it reads `lives` alone.
+/// What a decider notes about one lease. The session keeps it and hands it back when the lease ends; it reads `undisturbed_steps` alone.
 struct LeaseToken {
-    std::uint64_t step_index = 0;  ///< the step that the lease belongs to, as the decider counts
-    std::uint32_t plan_epoch = 0;  ///< the plan in force when the lease began
-    std::uint8_t kind = 0;         ///< the decider's own
-    std::uint32_t ends_steps = 0;  ///< so many steps, from that one on, that end with the lease
-    std::uint32_t lives = 0;       ///< so many steps after that one over which the lease holds back no copy
+    std::uint64_t step_index = 0;         ///< the step that the lease belongs to, as the decider counts
+    std::uint32_t plan_epoch = 0;         ///< the plan in force when the lease began
+    std::uint8_t kind = 0;                ///< the decider's own
+    std::uint32_t steps_ended = 0;        ///< how many steps end with the lease, that one first; 0: none
+    std::uint32_t undisturbed_steps = 0;  ///< after that one: none of them overwrites the bytes
 };
 
 /// The budgets that a decider can work with, in device bytes.
@@ -126,14 +126,14 @@ public:
 
     /// Computes limits() for a schedule. Called before open(), and again for another schedule. Holds nothing on the device.
     [[nodiscard]] virtual Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
-                                         const pool::Needs& needs) = 0;
+                                         const pool::Requirements& requirements) = 0;
     [[nodiscard]] virtual BudgetLimits limits() const noexcept = 0;
     /// What the transport brings of the catalog that was prepared: the same storages, with the bytes in which they travel.
     [[nodiscard]] virtual Catalog stored_catalog(const Catalog& catalog) const { return catalog; }
     /// Whether storages that must stay resident are part of the decider's memory. Otherwise the session holds them.
     [[nodiscard]] virtual bool holds_residents() const noexcept = 0;
     /// Blocks while the device allocates.
-    [[nodiscard]] virtual Status open(const DeciderContext<D>& context, const pool::Needs& needs,
+    [[nodiscard]] virtual Status open(const DeciderContext<D>& context, const pool::Requirements& requirements,
                                       std::uint64_t cap_bytes) = 0;
     /// In place of open(): the storages in the order in which it would lay them out, under the same cap; none: it has no such order.
     [[nodiscard]] virtual Result<std::vector<StorageId>> storage_order(const Catalog&, std::uint64_t) {

@@ -50,7 +50,7 @@ public:
 
 private:
     /// Blocks if the end of a launch could not be recorded.
-    [[nodiscard]] Status await_lost_launch() {
+    [[nodiscard]] Status wait_for_lost_launch() {
         if (!has_lost_launch_) { return {}; }
         if (auto drained = shared_->copy_scheduler.drain_device(); !drained) { return drained; }
         has_lost_launch_ = false;
@@ -108,7 +108,7 @@ Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, P
     requires CapturingDevice<D>
 {
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
-    if (auto complete = await_lost_launch(); !complete) { return complete; }
+    if (auto complete = wait_for_lost_launch(); !complete) { return complete; }
     if (auto polled = copy_scheduler.begin_pass(); !polled) { return polled; }
     auto consumer = copy_scheduler.consumer(stream);
     if (!consumer) { return consumer.error(); }
@@ -143,7 +143,7 @@ Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, P
 template <Device D>
 Status GraphRunner<D>::resume() {
     if (!has_run_) { return {}; }
-    if (auto complete = await_lost_launch(); !complete) { return complete; }
+    if (auto complete = wait_for_lost_launch(); !complete) { return complete; }
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
     if (auto waits = copy_scheduler.copy_stream_wait_for_all_uses(); !waits) { return waits; }
     auto arrival = copy_scheduler.record_arrival();

@@ -297,7 +297,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
     const std::uint32_t now = shared_->cursor.place().step;
-    if (needs_record && lease.access.step + lease.token.lives < now && now != AccessPoint::nowhere &&
+    if (needs_record && lease.access.step + lease.token.undisturbed_steps < now && now != AccessPoint::nowhere &&
         lease.pass == pass_) {
         note_held(lease, now);
     }

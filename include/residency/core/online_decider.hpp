@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/cap_change.hpp"
 #include "residency/core/decider.hpp"
+#include "residency/core/pool_resizer.hpp"
 #include "residency/core/prefetch_ahead.hpp"
 #include "residency/core/speculation.hpp"
 #include "residency/core/statistics.hpp"
@@ -45,14 +45,14 @@ public:
           storages_at_once_{config.storages_at_once} {}
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                 const pool::Needs& needs) override {
-        needs_ = needs;
-        limits_ = allocations().limits(device, catalog, schedule, needs, storages_at_once_);
+                                 const pool::Requirements& requirements) override {
+        requirements_ = requirements;
+        limits_ = allocations().limits(device, catalog, schedule, requirements, storages_at_once_);
         return {};
     }
     [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
     [[nodiscard]] bool holds_residents() const noexcept override { return false; }
-    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs& needs,
+    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements& requirements,
                               std::uint64_t cap_bytes) override;
     /// Empties the pool if it is laid out for other steps.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
@@ -64,11 +64,11 @@ public:
         return opened ? std::move(started) : std::move(opened);
     }
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
-    [[nodiscard]] Status reclaim_pending() override { return cap_change_.reclaim_pending(); }
-    [[nodiscard]] bool has_pending() const noexcept override { return cap_change_.is_pending(); }
+    [[nodiscard]] Status reclaim_pending() override { return pool_resizer_.reclaim_pending(); }
+    [[nodiscard]] bool has_pending() const noexcept override { return pool_resizer_.is_pending(); }
     /// Opens the pool if a change that failed, and could not be undone, left it closed. Blocks then.
     [[nodiscard]] Status repair() override;
-    [[nodiscard]] Status suspend() override { return cap_change_.close_pool(); }
+    [[nodiscard]] Status suspend() override { return pool_resizer_.close_pool(); }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override { return set_cap(cap_bytes, now); }
     void close() noexcept override {
         allocations().close();
@@ -141,10 +141,12 @@ private:
     [[nodiscard]] Status lay_out_for_steps(std::uint64_t cap_bytes) {
         if (allocations().is_open()) {
             if (!pool::StepwisePool<Pool>) { return {}; }
-            if (allocations().needs().largest_read_bytes == needs_.largest_read_bytes) { return {}; }
-            if (auto closed = cap_change_.close_pool(); !closed) { return closed; }
+            if (allocations().requirements().largest_scheduled_bytes == requirements_.largest_scheduled_bytes) {
+                return {};
+            }
+            if (auto closed = pool_resizer_.close_pool(); !closed) { return closed; }
         }
-        allocations().set_needs(needs_);
+        allocations().set_requirements(requirements_);
         ahead_.reset();
         return cache_.open(cap_bytes, limits_.ceiling_bytes);
     }
@@ -164,25 +166,25 @@ private:
     DeciderContext<Device> context_;
     BudgetLimits limits_;
     StorageCache<Evictor, Pool> cache_;
-    CapChange<Evictor, Pool> cap_change_;
+    PoolResizer<Evictor, Pool> pool_resizer_;
     Speculation<Device> speculation_;  // idle unless the prefetcher is interruptible
     StorageMissHandler<Evictor, Pool> demand_;
     PrefetchAhead<Evictor, Pool> ahead_;  // idle if the prefetcher is interruptible
     std::uint32_t storages_at_once_;
-    pool::Needs needs_;               // of the schedule that was prepared last
-    UseOrder expected_order_;         // where passes are expected to end before the last step
-    std::vector<StorageId> ranking_;  // while that changes: the evictor's order
-    std::uint64_t leases_ = 0;        // open leases and tickets
-    std::vector<StorageId> missing_;  // of one access
+    pool::Requirements requirements_;  // of the schedule that was prepared last
+    UseOrder expected_order_;          // where passes are expected to end before the last step
+    std::vector<StorageId> ranking_;   // while that changes: the evictor's order
+    std::uint64_t leases_ = 0;         // open leases and tickets
+    std::vector<StorageId> missing_;   // of one access
 };
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
-Status OnlineDecider<Evictor, Prefetcher, Pool>::open(const DeciderContext<Device>& context, const pool::Needs& needs,
-                                                      std::uint64_t cap_bytes) {
+Status OnlineDecider<Evictor, Prefetcher, Pool>::open(const DeciderContext<Device>& context,
+                                                      const pool::Requirements& requirements, std::uint64_t cap_bytes) {
     context_ = context;
     missing_.reserve(context.states.size());
-    cache_.attach(context_, needs, Prefetcher::interruptible ? &speculation_ : nullptr);
-    cap_change_.attach(cache_);
+    cache_.attach(context_, requirements, Prefetcher::interruptible ? &speculation_ : nullptr);
+    pool_resizer_.attach(cache_);
     demand_.attach(cache_, speculation_);
     ahead_.attach(cache_);
     if constexpr (Prefetcher::interruptible) { speculation_.attach(context_, allocations().bytes()); }
@@ -194,14 +196,14 @@ template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, po
 Status OnlineDecider<Evictor, Prefetcher, Pool>::set_cap(std::uint64_t cap_bytes, StepIndex now) {
     demand_.set_captured_outside(false);
     ahead_.reset();
-    auto changed = cap_change_.set_cap(cap_bytes, limits_, now);
+    auto changed = pool_resizer_.set_cap(cap_bytes, limits_, now);
     auto attached = attach_prefetcher();
     return attached ? std::move(changed) : std::move(attached);
 }
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
 Status OnlineDecider<Evictor, Prefetcher, Pool>::repair() {
-    if (allocations().is_open() || needs_.storages.empty()) { return {}; }
+    if (allocations().is_open() || requirements_.storages.empty()) { return {}; }
     if (auto opened = cache_.open(cache_.cap_bytes(), limits_.ceiling_bytes); !opened) {
         return opened.error().in("for the memory of the budget, which the device refused before");
     }
@@ -213,7 +215,7 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageI
                                                         LeaseToken& token) {
     const StepIndex now = access.step_index;
     if (has_pending()) {
-        if (auto moved = cap_change_.move_before_use(wanted); !moved) { return moved; }
+        if (auto moved = pool_resizer_.move_before_use(wanted); !moved) { return moved; }
     }
     missing_.clear();
     for (const StorageId id : wanted) {

@@ -61,7 +61,7 @@ public:
     /// own; after any of them the pass can continue.
     [[nodiscard]] Status try_wait() {
         if (session_ == nullptr) { return ended(); }
-        return session_->told(session_->wait_in_pass());
+        return session_->report_if_failed(session_->wait_in_pass());
     }
 
     /// A lease on weights, for a stream, by default the pass's own. The stream waits for copies that are not complete; the host does not.
@@ -151,7 +151,7 @@ private:
         }
     }
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error failed(const Error& error) const {
-        return session_ == nullptr ? error : session_->told(error);
+        return session_ == nullptr ? error : session_->report(error);
     }
     [[nodiscard]] Result<Lease<D>> lease(Result<core::LeaseId> id) {
         if (!id) { return failed(id.error()); }

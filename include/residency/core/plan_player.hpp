@@ -232,14 +232,14 @@ auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoin
     const std::uint64_t step = first_step() + access.first_step();
     if (access.step != AccessPoint::nowhere) { pass_end_ = (std::max)(pass_end_, access.step + 1); }
     const bool is_capturing = calls_.is_capturing() && !store_->is_unmapped();
-    if (is_capturing && (!access.is_announced || step < steps_.current())) {
+    if (is_capturing && (!access.is_scheduled || step < steps_.current())) {
         return Error{
             ErrorKind::divergence,
             "a captured pass follows its schedule: " +
                 (wanted.empty() ? "step " + std::to_string(access.step) : context_->catalog.describe(wanted.front())) +
                 " is not read at step " + std::to_string(steps_.current() - first_step())};
     }
-    Reached reached{access.is_announced && step >= steps_.ended()};
+    Reached reached{access.is_scheduled && step >= steps_.ended()};
     if (reached.in_order) {
         steps_.reach(step);
         steps_.advance(*context_->copy_scheduler);
@@ -278,8 +278,8 @@ inline void PlanPlayer<Pool>::open_lease(std::span<const StorageId> wanted, cons
     const std::uint64_t step = first_step() + access.first_step();
     token.step_index = step;
     token.plan_epoch = plan_epoch_;
-    token.ends_steps = access.is_by_step ? access.steps : 0;
-    token.lives = 0;
+    token.steps_ended = access.names_steps ? access.steps : 0;
+    token.undisturbed_steps = 0;
     if (in_order && is_of_residents) {
         token.kind = resident_lease;
         ++resident_leases_;
@@ -288,9 +288,9 @@ inline void PlanPlayer<Pool>::open_lease(std::span<const StorageId> wanted, cons
         if (!access.is_range()) {
             const std::uint32_t last = access.is_whole ? live_.of_step(access.step) : live_.of(access.step, wanted);
             const std::uint64_t most = steps_.ended() + steps_.window() - 1 - step;
-            token.lives = static_cast<std::uint32_t>((std::min)(most, std::uint64_t{last - access.step}));
+            token.undisturbed_steps = static_cast<std::uint32_t>((std::min)(most, std::uint64_t{last - access.step}));
         }
-        steps_.open_lease(step + token.lives);
+        steps_.open_lease(step + token.undisturbed_steps);
     } else {
         token.kind = unplanned_lease;
         ++unplanned_;
@@ -307,14 +307,14 @@ bool PlanPlayer<Pool>::close_lease(const LeaseToken& token) noexcept {
     if (token.kind == resident_lease) {
         --resident_leases_;
     } else {
-        steps_.close_lease(token.step_index + token.lives);
+        steps_.close_lease(token.step_index + token.undisturbed_steps);
     }
     return true;
 }
 
 template <pool::PlannedPool Pool>
 void PlanPlayer<Pool>::end_lease(const LeaseToken& token) noexcept {
-    if (close_lease(token)) { steps_.reach(token.step_index + token.ends_steps); }
+    if (close_lease(token)) { steps_.reach(token.step_index + token.steps_ended); }
     if (token.plan_epoch == plan_epoch_) {
         if (is_at_rest()) { return; }
         steps_.advance(*context_->copy_scheduler);
@@ -362,7 +362,7 @@ Status PlanPlayer<Pool>::enqueue_calls() {
     if (uses_->has_lost() && calls_.is_capturing()) {
         return Error{ErrorKind::device, "the end of a lease could not be captured"};
     }
-    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
     if (calls_.may_bring_rest()) {
         const bool brings_all = store_->plan().is_cyclic() || !ends_early();
         if (auto brought = residents_.bring_for(brings_all ? plan::none : expected_steps_ - 1); !brought) {
@@ -448,7 +448,7 @@ template <pool::PlannedPool Pool>
 Status PlanPlayer<Pool>::bring_everything() {
     const PlanMode now = mode();
     if (!store_->table().all_stay() || now == PlanMode::unmapped || now == PlanMode::capturing) { return {}; }
-    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
     if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
     if (!store_->has_remapped() || unplanned_ + resident_leases_ + steps_.open_leases() > 0) { return {}; }
     // Where residents had to leave their places, what no step reads leaves in turn.
@@ -460,7 +460,7 @@ Status PlanPlayer<Pool>::bring_everything() {
 template <pool::PlannedPool Pool>
 Status PlanPlayer<Pool>::reach_cut() {
     const plan::Plan& plan = store_->plan();
-    if (auto awaited = uses_->await_lost(); !awaited) { return awaited; }
+    if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
     if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
     if (auto restored = store_->restore_remapped(); !restored) { return restored; }
     if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }

@@ -72,7 +72,7 @@ public:
           store_{std::move(config.pool), context_} {}
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                 const pool::Needs&) override {
+                                 const pool::Requirements&) override {
         schedule_ = schedule;
         return plan_factory_.prepare(catalog, schedule, store_.chunk_bytes(device),
                                      store_.is_open() ? &store_.plan() : nullptr);
@@ -90,7 +90,7 @@ public:
     }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
     /// Measures the link and the device's memory if they are not known. Blocks.
-    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs&,
+    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements&,
                               std::uint64_t cap_bytes) override;
     /// That of the image of a plan, over the assumed link where none is known.
     [[nodiscard]] Result<std::vector<StorageId>> storage_order(const Catalog& catalog,
@@ -245,7 +245,7 @@ private:
 
 template <pool::PlannedPool Pool>
 Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
-    if (wanted.empty() && !access.is_announced) {
+    if (wanted.empty() && !access.is_scheduled) {
         token = LeaseToken{};
         return {};
     }
@@ -286,7 +286,8 @@ Status PlannedDecider<Pool>::ensure_brought(std::span<const StorageId> wanted, c
 }
 
 template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const pool::Needs&, std::uint64_t cap_bytes) {
+Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const pool::Requirements&,
+                                  std::uint64_t cap_bytes) {
     context_ = context;
     if (!plan_factory_.knows_link()) {
         auto link = try_measure_link(*context.device, cap_bytes);

@@ -114,7 +114,7 @@ public:
     /// pass is open), unsupported (the caller captures the stream, and weights are streamed). With everything resident such a capture is accepted: the caller's graph then holds the addresses of today and must not be
     /// launched after a change of the budget, which nothing checks. A CapturedPass is checked.
     [[nodiscard]] Result<Pass> try_begin(Stream stream) {
-        if (auto begun = session().begin_pass(stream); !begun) { return session().told(begun.error()); }
+        if (auto begun = session().begin_pass(stream); !begun) { return session().report(begun.error()); }
         return Pass{&session()};
     }
 #if RESIDENCY_EXCEPTIONS
@@ -155,10 +155,12 @@ public:
     /// in one image, which cannot be laid out again under a lease; or leases are open and the pool is not a pool::ResizablePool, of which
     /// every weight leaves for another budget); or the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget) {
-        return session().told(session().set_budget(budget));
+        return session().report_if_failed(session().set_budget(budget));
     }
     /// Gives back pending bytes of the last change of the budget, as far as possible now, and returns its outcome so far. Does not block.
-    [[nodiscard]] Result<BudgetChange> try_reclaim_pending() { return session().told(session().reclaim_pending()); }
+    [[nodiscard]] Result<BudgetChange> try_reclaim_pending() {
+        return session().report_if_failed(session().reclaim_pending());
+    }
     /// The outcome of the last change of the budget so far.
     [[nodiscard]] const BudgetChange& budget_change() const noexcept { return session().budget_change(); }
     /// Bytes held beyond the budget in force, because open leases keep them.
@@ -166,18 +168,18 @@ public:
     /// Blocks until the device is idle, then changes the schedule, between passes. Error budget: the budget is below the floor of the new
     /// schedule; the old one stays.
     [[nodiscard]] Status try_set_schedule(Schedule schedule) {
-        return session().told(session().set_schedule(std::move(schedule)));
+        return session().report_if_failed(session().set_schedule(std::move(schedule)));
     }
     /// Blocks until all uses and copies are complete, then gives all device memory back, between passes, when no lease is open: no weight has an
     /// address until try_resume(), and generation() changes. What kernels wrote to mutable weights is copied to pinned host memory.
     /// Meanwhile passes, captures and other schedules are refused (wrong_state); another budget is for try_resume(). Captured passes
     /// become stale. Does nothing where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the
     /// device's own: if is_suspended() then, memory is still held, and another call goes on.
-    [[nodiscard]] Status try_suspend() { return session().told(session().suspend()); }
+    [[nodiscard]] Status try_suspend() { return session().report_if_failed(session().suspend()); }
     /// Blocks until what kernels wrote is on the device again; other weights come with the next pass. Plans nothing, unless the budget has
     /// changed. Does nothing where it is not suspended. Errors, after which it is suspended as before: out_of_memory, budget, or the device's
     /// own.
-    [[nodiscard]] Status try_resume() { return session().told(session().resume()); }
+    [[nodiscard]] Status try_resume() { return session().report_if_failed(session().resume()); }
     /// Between try_suspend() and try_resume().
     [[nodiscard]] bool is_suspended() const noexcept { return session().is_suspended(); }
     /// Replaces the bytes of weights at their sources, between passes, when no lease is open: `write()` does it, in host memory or in files (of
@@ -216,11 +218,11 @@ public:
     /// is open (wrong_state). Costs nothing where nobody is told. The observer outlives this Residency and its captured passes, or is taken
     /// away by another call once they are gone.
     [[nodiscard]] Status try_observe(core::WorkObserver<Device>* observer) {
-        return session().told(session().observe(observer));
+        return session().report_if_failed(session().observe(observer));
     }
     /// Blocks until all uses and copies so far are complete; then returns try_transport_status(), and brings again what could not be read. Of a
     /// planned composition that streams nothing, everything that steps read is on the device then: a capture of the caller's may begin.
-    [[nodiscard]] Status try_drain() { return session().told(session().drain()); }
+    [[nodiscard]] Status try_drain() { return session().report_if_failed(session().drain()); }
     /// The first failure of the transport's threads; success for a transport without threads. Does not block. Success after the stream of a
     /// pass was synchronized, before the next one begins, says that every byte that the pass read is the source's. A failure stays until
     /// try_begin, try_drain, try_set_budget or try_set_schedule has returned it: that call waits for the device, and brings the bytes again.
@@ -361,13 +363,13 @@ private:
             return status ? std::move(ended) : std::move(status);
         });
         attempt.rethrow();
-        if (!graph) { return session().told(graph.error()); }
+        if (!graph) { return session().report(graph.error()); }
         return CapturedPass<D>{session(), *graph};
     }
     template <class Write>
     [[nodiscard]] Status refreshed(std::optional<std::span<const WeightId>> weights, Write& write) {
         detail::Attempt attempt;
-        auto done = session().told(session().refresh(weights, [&] { return attempt.run(write); }));
+        auto done = session().report_if_failed(session().refresh(weights, [&] { return attempt.run(write); }));
         attempt.rethrow();
         return done;
     }

@@ -22,11 +22,11 @@
 #include "residency/core/graph_runner.hpp"
 #include "residency/core/learning_report.hpp"
 #include "residency/core/lease_keeper.hpp"
-#include "residency/core/needs_of.hpp"
 #include "residency/core/order_learner.hpp"
 #include "residency/core/pass_ends.hpp"
 #include "residency/core/pass_timer.hpp"
 #include "residency/core/replace_sources.hpp"
+#include "residency/core/requirements_of.hpp"
 #include "residency/core/resident_store.hpp"
 #include "residency/core/session_state.hpp"
 #include "residency/core/stall_clock.hpp"
@@ -100,15 +100,15 @@ public:
     [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
     [[nodiscard]] Status use_on(LeaseId id, Stream stream) {
         check_caller();
-        return told(leases_.use_on(id, stream));
+        return report_if_failed(leases_.use_on(id, stream));
     }
     [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event) {
         check_caller();
-        return told(leases_.wait_for(id, event));
+        return report_if_failed(leases_.wait_for(id, event));
     }
     [[nodiscard]] Status record(LeaseId id, typename D::Event event) {
         check_caller();
-        return told(leases_.record(id, event));
+        return report_if_failed(leases_.record(id, event));
     }
     [[nodiscard]] Stream lease_stream(LeaseId id) const noexcept { return leases_.stream(id); }
     void end_lease(LeaseId id) noexcept {
@@ -225,13 +225,13 @@ public:
         return shared_.stalls ? shared_.stalls->by_step() : std::span<const Stalls>{};
     }
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return shared_.failure; }
-    /// A call returns this: a handler of events is told what failed.
+    /// Tells the handler of events what failed, if it did. Returns what it got.
     template <class R>
-    [[nodiscard]] R told(R result) {
+    [[nodiscard]] R report_if_failed(R result) {
         if (!result && shared_.events) { shared_.events->failed(result.error()); }
         return result;
     }
-    [[nodiscard]] RESIDENCY_DETAIL_COLD Error told(Error error) {
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error report(Error error) {
         if (shared_.events) { shared_.events->failed(error); }
         return error;
     }
@@ -359,7 +359,7 @@ private:
     PassEnds pass_ends_;
 
     std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
-    pool::Needs needs_;                          // spans over it
+    pool::Requirements requirements_;            // spans over it
     std::vector<StorageId> weight_storage_;      // by weight
     std::vector<std::uint64_t> weight_offset_;   // by weight, bytes
     std::vector<StorageId> wanted_;              // of one acquisition
@@ -379,7 +379,7 @@ template <Device D>
 auto Session<D>::open(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider,
                       std::unique_ptr<TransportInterface<D>> transport) -> Result<std::unique_ptr<Session>> {
     std::unique_ptr<Session> session{new Session{device, std::move(catalog), std::move(settings), std::move(decider)}};
-    if (auto opened = session->open(std::move(transport)); !opened) { return session->told(opened.error()); }
+    if (auto opened = session->open(std::move(transport)); !opened) { return session->report(opened.error()); }
     return session;
 }
 
@@ -425,7 +425,7 @@ Status Session<D>::begin_pass(Stream stream) {
         copy_scheduler.note_foreign_graph();
         if (auto polled = copy_scheduler.poll_arrivals(); !polled) { return polled; }
     } else {
-        if (auto mended = shared_.mend(); !mended) { return mended; }
+        if (auto recovered = shared_.recover_failed_calls(); !recovered) { return recovered; }
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
         shared_.collect_stalls();
@@ -518,7 +518,7 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
     ScheduleCursor::Found found;
     AccessPoint& access = leases_.next_access();
     if (auto known = shared_.cursor.find(step, access, found); !known) { return known.error(); }
-    access.is_announced = access.is_whole = access.is_by_step = true;
+    access.is_scheduled = access.is_whole = access.names_steps = true;
     const Schedule::Step& declared = schedule()[step];
     auto lease = hold(declared.storages, false, found, stream);
     if (lease) { record_step(declared.weights); }
@@ -535,7 +535,7 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
     ScheduleCursor::Found found;
     AccessPoint& access = leases_.next_access();
     if (auto known = shared_.cursor.find(range, access, found); !known) { return known.error(); }
-    access.is_announced = access.is_whole = access.is_by_step = true;
+    access.is_scheduled = access.is_whole = access.names_steps = true;
     wanted_.clear();
     ++acquisition_;
     for (std::uint32_t step = range.first; step < range.last; ++step) {
@@ -655,7 +655,7 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
                      "the stream is being captured: a captured pass is launched by itself, not as part of another "
                      "graph"};
     }
-    if (auto mended = shared_.mend(); !mended) { return mended; }
+    if (auto recovered = shared_.recover_failed_calls(); !recovered) { return recovered; }
     if (captured.clock == 0) { return graphs_.launch(captured, stream, timer_); }
     profiler_.await_graph();
     auto launched = graphs_.launch(captured, stream, timer_);
@@ -898,7 +898,7 @@ Status Session<D>::prepare() {
         weight_storage_.push_back(weight.storage);
         weight_offset_.push_back(weight.offset_bytes);
     }
-    needs_ = needs_of(catalog, streamed_bytes_);
+    requirements_ = requirements_of(catalog, streamed_bytes_);
     if (auto prepared = prepare_decider(this->schedule()); !prepared) { return prepared; }
     shared_.stored = shared_.decider->stored_catalog(catalog);
     residents_.prepare(*shared_.device, shared_.stored, shared_.decider->holds_residents());
@@ -935,7 +935,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;
     context.events = shared_.events.get();
-    if (auto opened = shared_.decider->open(context, needs_, budget_.decider_cap_bytes()); !opened) {
+    if (auto opened = shared_.decider->open(context, requirements_, budget_.decider_cap_bytes()); !opened) {
         return budget_.why_not_taken(budget(), opened.error());
     }
     shared_.unpacks = shared_.decider->unpacks();
@@ -1006,8 +1006,8 @@ Status Session<D>::expect_steps(std::uint32_t steps) {
 
 template <Device D>
 Status Session<D>::prepare_decider(const Schedule& schedule) {
-    needs_.largest_read_bytes = largest_read_bytes(catalog(), schedule);
-    return shared_.decider->prepare(*shared_.device, catalog(), schedule, needs_);
+    requirements_.largest_scheduled_bytes = largest_scheduled_bytes(catalog(), schedule);
+    return shared_.decider->prepare(*shared_.device, catalog(), schedule, requirements_);
 }
 
 template <Device D>

@@ -128,9 +128,9 @@ struct SessionState {
         if (state.address != nullptr) { fetches.push_back({id, 0, stored.storage(id).bytes, state.address, true}); }
         return {};
     }
-    /// Sets right what failed calls left behind, between passes. Where nothing did, it does nothing; otherwise it blocks, and says once
-    /// what the transport failed at.
-    [[nodiscard]] Status mend() {
+    /// Between passes: waits for copies whose arrival could not be recorded, and copies again what a transport failed to bring. Blocks
+    /// if there is any of that, and then returns the failure of the transport, once.
+    [[nodiscard]] Status recover_failed_calls() {
         if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle; }
         return unread.empty() && copy_scheduler.transport_status() ? Status{} : drain();
     }

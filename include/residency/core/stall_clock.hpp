@@ -87,10 +87,10 @@ public:
     /// Behind everything of a pass.
     void pass_ended(Stream stream) noexcept;
 
-    /// Reads what is complete, calls `told(stall)` for each, in the order of the waits. `planned_seconds`: of each step, as the plan assumes;
+    /// Reads what is complete, calls `handle(stall)` for each, in the order of the waits. `planned_seconds`: of each step, as the plan assumes;
     /// may be empty.
-    template <class Told>
-    [[nodiscard]] Status collect(std::span<const double> planned_seconds, const Told& told);
+    template <class Handler>
+    [[nodiscard]] Status collect(std::span<const double> planned_seconds, const Handler& handle);
 
     [[nodiscard]] const StallStatistics& statistics() const noexcept { return statistics_; }
     /// By step of the schedule: of the last pass that was timed and is complete.
@@ -120,8 +120,8 @@ private:
         idle_room_ = idle_late_ = {};
     }
     [[nodiscard]] Status read_copy();
-    template <class Told>
-    [[nodiscard]] Status read_wait(std::span<const double> planned_seconds, const Told& told);
+    template <class Handler>
+    [[nodiscard]] Status read_wait(std::span<const double> planned_seconds, const Handler& handle);
     /// What the plan assumes of the steps from the stall before up to this one; unset: it says nothing.
     [[nodiscard]] std::optional<double> planned_since_stall(std::span<const double> planned_seconds,
                                                             const StallWait& wait) const noexcept;
@@ -201,13 +201,13 @@ void StallClock<D>::pass_ended(Stream stream) noexcept {
 }
 
 template <Device D>
-template <class Told>
-Status StallClock<D>::collect(std::span<const double> planned_seconds, const Told& told) {
+template <class Handler>
+Status StallClock<D>::collect(std::span<const double> planned_seconds, const Handler& handle) {
     while (!waits_.empty()) {
         const auto done = device_->is_complete(waits_.front().end);
         if (!done) { return done.error(); }
         if (!*done) { break; }
-        if (auto read = read_wait(planned_seconds, told); !read) { return read; }
+        if (auto read = read_wait(planned_seconds, handle); !read) { return read; }
     }
     // Copies that nobody has waited for yet.
     while (!copies_.empty()) {
@@ -238,8 +238,8 @@ Status StallClock<D>::read_copy() {
 }
 
 template <Device D>
-template <class Told>
-Status StallClock<D>::read_wait(std::span<const double> planned_seconds, const Told& told) {
+template <class Handler>
+Status StallClock<D>::read_wait(std::span<const double> planned_seconds, const Handler& handle) {
     const TimedWait timed = waits_.front();
     waits_.pop();
     give(timed.start);
@@ -277,7 +277,7 @@ Status StallClock<D>::read_wait(std::span<const double> planned_seconds, const T
     forget_stall();
     after_stall_ = timed.end;
     last_stall_ = timed.wait;
-    told(stall);
+    handle(stall);
     return {};
 }
 

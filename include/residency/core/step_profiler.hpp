@@ -118,7 +118,7 @@ public:
             shared_->keep_failure(clock_.reach(*shared_->device, access.range(), *stream, overlaps));
             return true;
         }
-        for (std::uint32_t i = 0; access.is_announced && i < access.steps; ++i) {
+        for (std::uint32_t i = 0; access.is_scheduled && i < access.steps; ++i) {
             clock_.miss(access.first_step() + i);
         }
         if (stream) { clock_.interrupt(); }

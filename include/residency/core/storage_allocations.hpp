@@ -35,18 +35,19 @@ public:
     /// The budgets that the pool can work with under a schedule. The floor holds every step, and the largest `at_once` storages together;
     /// without a schedule at least the largest one.
     [[nodiscard]] BudgetLimits limits(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                      const pool::Needs& needs, std::uint32_t at_once) const;
+                                      const pool::Requirements& requirements, std::uint32_t at_once) const;
 
     /// Allocates on the host; neither open() nor what follows does. What is passed outlives this object. `speculation` is told which
     /// storages leave; null: there is none.
-    void attach(const DeciderContext<Device>& context, const pool::Needs& needs, Speculation<Device>* speculation);
+    void attach(const DeciderContext<Device>& context, const pool::Requirements& requirements,
+                Speculation<Device>* speculation);
     /// Blocks while the device allocates. Opens the pool, if any storage is streamed, once what failed calls have left is given back.
     [[nodiscard]] Status open(std::uint64_t cap_bytes);
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     /// What the pool was opened for.
-    [[nodiscard]] const pool::Needs& needs() const noexcept { return needs_; }
+    [[nodiscard]] const pool::Requirements& requirements() const noexcept { return requirements_; }
     /// Before open(): other needs.
-    void set_needs(const pool::Needs& needs) noexcept { needs_ = needs; }
+    void set_requirements(const pool::Requirements& requirements) noexcept { requirements_ = requirements; }
     /// Deallocates everything, and closes the pool. Precondition: every stream is drained.
     void close() noexcept;
     /// The same, after everything was evicted. On failure the pool is open as before, or it is not, and some memory is still held: another
@@ -150,7 +151,7 @@ private:
     Pool pool_;
     const DeciderContext<Device>* context_ = nullptr;    // the decider's
     Speculation<Device>* speculation_ = nullptr;         // the decider's
-    pool::Needs needs_;                                  // spans of the session's
+    pool::Requirements requirements_;                    // spans of the session's
     IdVector<StorageId, std::uint64_t> bytes_;           // by storage
     IdVector<StorageId, std::uint64_t> occupied_bytes_;  // by storage, as the pool rounds
     std::vector<pool::Place> not_taken_back_;            // of no storage: the device refused to deallocate them
@@ -165,13 +166,13 @@ private:
 
 template <pool::MemoryPool Pool>
 BudgetLimits StorageAllocations<Pool>::limits(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                              const pool::Needs& needs, std::uint32_t at_once) const {
+                                              const pool::Requirements& requirements, std::uint32_t at_once) const {
     BudgetLimits limits;
-    if (needs.storages.empty()) { return limits; }
-    limits.resident_from_bytes = limits.ceiling_bytes = pool::ceiling_bytes(pool_, device, needs);
+    if (requirements.storages.empty()) { return limits; }
+    limits.resident_from_bytes = limits.ceiling_bytes = pool::ceiling_bytes(pool_, device, requirements);
     if (schedule.empty()) { at_once = (std::max)(at_once, 1U); }
-    pool::Needs of_step = needs;
-    std::vector<std::uint64_t> sizes{needs.storages.begin(), needs.storages.end()};
+    pool::Requirements of_step = requirements;
+    std::vector<std::uint64_t> sizes{requirements.storages.begin(), requirements.storages.end()};
     residency::detail::sort(sizes, std::greater<>{});
     sizes.resize((std::min<std::size_t>)(sizes.size(), at_once));
     of_step.step = sizes;
@@ -196,12 +197,12 @@ BudgetLimits StorageAllocations<Pool>::limits(const Device& device, const Catalo
 }
 
 template <pool::MemoryPool Pool>
-void StorageAllocations<Pool>::attach(const DeciderContext<Device>& context, const pool::Needs& needs,
+void StorageAllocations<Pool>::attach(const DeciderContext<Device>& context, const pool::Requirements& requirements,
                                       Speculation<Device>* speculation) {
     context_ = &context;
     speculation_ = speculation;
-    needs_ = needs;
-    streamed_ = needs.storages.size();
+    requirements_ = requirements;
+    streamed_ = requirements.storages.size();
     bytes_.clear();
     for (const Storage& storage : context.catalog.storages()) { bytes_.push_back(storage.bytes); }
     occupied_bytes_ = bytes_;
@@ -212,8 +213,8 @@ Status StorageAllocations<Pool>::open(std::uint64_t cap_bytes) {
     if (is_closing_) {
         if (auto closed = try_close(); !closed) { return closed; }
     }
-    if (!needs_.storages.empty()) {
-        if (auto opened = pool_.open(*context_->device, needs_, cap_bytes); !opened) {
+    if (!requirements_.storages.empty()) {
+        if (auto opened = pool_.open(*context_->device, requirements_, cap_bytes); !opened) {
             is_closing_ = requires { pool_.try_close(); };
             return opened;
         }

@@ -33,10 +33,11 @@ public:
 
     /// Allocates on the host; evictions and placements do not. What is passed outlives this object. `speculation` is told which storages
     /// leave, and names the first victims; null: there is none.
-    void attach(const DeciderContext<Device>& context, const pool::Needs& needs, Speculation<Device>* speculation) {
+    void attach(const DeciderContext<Device>& context, const pool::Requirements& requirements,
+                Speculation<Device>* speculation) {
         context_ = &context;
         speculation_ = speculation;
-        allocations_.attach(context, needs, speculation);
+        allocations_.attach(context, requirements, speculation);
         placed_.reserve(context.states.size());
     }
     /// Blocks while the device allocates. Opens the pool; everything fits from `ceiling_bytes` on.

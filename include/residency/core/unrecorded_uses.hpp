@@ -23,7 +23,7 @@ public:
     /// Lost uses are those of a capture that was given up: they never run.
     void forget_lost() noexcept { has_lost_ = false; }
     /// Blocks until lost uses are complete, if there are any.
-    [[nodiscard]] Status await_lost() {
+    [[nodiscard]] Status wait_for_lost_uses() {
         if (!has_lost_) { return {}; }
         if (auto drained = context_->copy_scheduler->drain_device(); !drained) { return drained; }
         has_lost_ = false;

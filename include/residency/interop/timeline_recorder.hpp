@@ -678,7 +678,7 @@ PassTimeline TimelineRecorder<D>::timeline() {
 template <Device D>
 std::string TimelineRecorder<D>::name_of_step(const Work& work, const core::AccessPoint& access) const {
     if (work.schedule.empty()) { return {}; }
-    if (!access.is_announced || access.step >= work.schedule.size()) { return "not in the schedule"; }
+    if (!access.is_scheduled || access.step >= work.schedule.size()) { return "not in the schedule"; }
     const auto name = [&](std::uint32_t step) {
         const std::string_view given = work.schedule[step].name;
         return given.empty() ? "step " + std::to_string(step) : std::string{given};

@@ -67,28 +67,28 @@ public:
     }
 
     [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
-                                 const pool::Needs& needs) override;
+                                 const pool::Requirements& requirements) override;
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
     /// Measures the link, the device's memory and the unpacker if they are not known. Blocks.
-    [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Needs& needs,
+    [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Requirements& requirements,
                               std::uint64_t cap_bytes) override;
     /// Under an open lease, what stays unpacked does not change.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t cap_bytes) override {
         context_.order = order;
         context_.groups = groups;
-        is_whole_ = false;
+        is_consistent_ = false;
         return change(cap_bytes, is_leased(),
                       [&](std::uint64_t rest) { return inner_->set_order(order, groups, now, rest); });
     }
     /// Error wrong_state: a lease is open, and the budget changes what stays unpacked.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
         auto changed = change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->set_cap(rest, now); });
-        if (!changed && !is_whole_) { static_cast<void>(restore().has_value()); }
+        if (!changed && !is_consistent_) { static_cast<void>(restore().has_value()); }
         return changed;
     }
     [[nodiscard]] Status repair() override {
-        if (!is_whole_) {
+        if (!is_consistent_) {
             if (auto drained = context_.copy_scheduler->drain_all(); !drained) { return drained; }
             return restore();
         }
@@ -102,7 +102,7 @@ public:
         return memory_.give_back();
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
-        const bool is_same = is_whole_;
+        const bool is_same = is_consistent_;
         return change(cap_bytes, false, [&](std::uint64_t rest) {
             return is_same ? inner_->resume(rest, now) : inner_->set_order(context_.order, context_.groups, now, rest);
         });
@@ -114,7 +114,7 @@ public:
                                 LeaseToken& token) override;
 
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
-        if (!is_whole_) {
+        if (!is_consistent_) {
             if (auto repaired = repair(); !repaired) { return repaired; }
         }
         return inner_->append_present(id, fetches);
@@ -208,7 +208,7 @@ private:
         if (auto drained = context_.copy_scheduler->drain_device(); !drained) { return drained; }
         return memory_.write_table(inner_->address_generation());
     }
-    /// Another layout and another cap of the inner decider, by `apply(rest_bytes)`. On failure nothing has changed, or !is_whole_. Blocks.
+    /// Another layout and another cap of the inner decider, by `apply(rest_bytes)`. On failure nothing has changed, or !is_consistent_. Blocks.
     /// Precondition: the streams are drained.
     template <class Apply>
     [[nodiscard]] Status change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply);
@@ -226,7 +226,7 @@ private:
     Schedule rest_schedule_;       // prepared for the inner decider
     std::uint64_t cap_bytes_ = 0;  // in force
     bool is_open_ = false;         // the inner decider holds bytes
-    bool is_whole_ = false;        // the inner decider, the memory, and what was prepared last belong together
+    bool is_consistent_ = false;   // the inner decider, the memory, and what was prepared last belong together
     mutable std::vector<StepRange> ranges_;  // empty: not asked for yet
 };
 
@@ -286,7 +286,7 @@ packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& d
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
-                                                const pool::Needs& needs) {
+                                                const pool::Requirements& requirements) {
     if (auto stored = this->store(catalog, config_.unpacker, packed::StoredIn::image); !stored) {
         return stored.error();
     }
@@ -299,7 +299,7 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
         kernel_seconds_.push_back(std::chrono::duration<double>(*step.compute).count());
     }
     if (stored_schedule_.empty()) { kernel_seconds_.push_back(0); }
-    if (auto prepared = sizes_->prepare(device, stored_.catalog, stored_schedule_, needs); !prepared) {
+    if (auto prepared = sizes_->prepare(device, stored_.catalog, stored_schedule_, requirements); !prepared) {
         return prepared;
     }
     limits_ = sizes_->limits();
@@ -337,7 +337,7 @@ Status PlannedDecider<pool::Packed<D>>::prepare_rest(const packed::UnpackLayout&
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, const pool::Needs& needs,
+Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, const pool::Requirements& requirements,
                                              std::uint64_t cap_bytes) {
     context_ = context;
     context_.catalog = stored_.catalog;
@@ -363,8 +363,8 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
     if (measured) {
         for (Inner* each : {sizes_.get(), inner_.get()}) { each->set_measured_link(*measured); }
     }
-    if (auto prepared = prepare(*context.device, catalog_, given_, needs); !prepared) { return prepared; }
-    return change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, needs, rest); });
+    if (auto prepared = prepare(*context.device, catalog_, given_, requirements); !prepared) { return prepared; }
+    return change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, requirements, rest); });
 }
 
 template <VirtualMemoryDevice D>
@@ -397,7 +397,7 @@ Status PlannedDecider<pool::Packed<D>>::change(std::uint64_t cap_bytes, bool kee
         }
         if (auto given = memory_.give_back(); !given) { return given; }
     }
-    is_whole_ = false;
+    is_consistent_ = false;
     ranges_.clear();
     if (auto prepared = prepare_rest(choice->layout, choice->rest); !prepared) { return prepared; }
     if (auto applied = apply(rest_bytes); !applied) { return applied; }
@@ -405,7 +405,7 @@ Status PlannedDecider<pool::Packed<D>>::change(std::uint64_t cap_bytes, bool kee
     if (is_new) { memory_.set_layout(std::move(choice->layout)); }
     if (auto taken = memory_.take(); !taken) { return taken; }
     cap_bytes_ = cap_bytes;
-    is_whole_ = true;
+    is_consistent_ = true;
     // Where this fails, the next lease does it.
     static_cast<void>(memory_.write_table(inner_->address_generation()).has_value());
     return {};
@@ -416,7 +416,7 @@ Status PlannedDecider<pool::Packed<D>>::restore() {
     auto restored = change(cap_bytes_, is_leased(), [&](std::uint64_t rest) {
         return inner_->set_order(context_.order, context_.groups, 0, rest);
     });
-    if (!restored && !is_whole_ && !stored_.has_written && !is_leased()) {
+    if (!restored && !is_consistent_ && !stored_.has_written && !is_leased()) {
         static_cast<void>(suspend().has_value());
         static_cast<void>(memory_.give_back().has_value());
     }
@@ -431,7 +431,7 @@ Status PlannedDecider<pool::Packed<D>>::prepare_pass(const PassStart& start) {
                      "capture would write there whenever it runs; use Residency::capture, or a budget with which "
                      "everything stays unpacked"};
     }
-    if (start.in_foreign_capture && (!is_whole_ || memory_.is_missing())) {
+    if (start.in_foreign_capture && (!is_consistent_ || memory_.is_missing())) {
         return Error{ErrorKind::unsupported,
                      "calls that failed have to be made good first, which waits for the device: begin a pass outside "
                      "of the capture"};
@@ -503,7 +503,7 @@ Status PlannedDecider<pool::Packed<D>>::check_places(std::span<const StorageId> 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<pool::Packed<D>>::ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                                LeaseToken& token) {
-    if (!is_whole_ || memory_.is_missing()) {
+    if (!is_consistent_ || memory_.is_missing()) {
         if (auto repaired = repair(); !repaired) { return repaired; }
     }
     if (stored_.unpacks) {
@@ -515,7 +515,7 @@ Status PlannedDecider<pool::Packed<D>>::ensure(std::span<const StorageId> wanted
                          "no step of the schedule reads " + catalog_.describe(id) +
                              ", which is packed: there is no place to unpack it; let a step of the schedule read it"};
         }
-        if (!access.is_by_step || access.is_range()) {
+        if (!access.names_steps || access.is_range()) {
             if (auto free = check_places(wanted, access); !free) { return free; }
         }
     }

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "residency/core/decider.hpp"
-#include "residency/core/needs_of.hpp"
 #include "residency/core/online_decider.hpp"
+#include "residency/core/requirements_of.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/catalog.hpp"
@@ -27,7 +27,7 @@
 #include "residency/packed/unpacker.hpp"
 #include "residency/packed/unpacking_decider.hpp"
 #include "residency/pool/memory_pool.hpp"
-#include "residency/pool/needs.hpp"
+#include "residency/pool/requirements.hpp"
 #include "residency/pool/rounding.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
@@ -70,9 +70,9 @@ public:
     }
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
-                                 const pool::Needs& needs) override;
+                                 const pool::Requirements& requirements) override;
     [[nodiscard]] bool holds_residents() const noexcept override { return false; }
-    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Needs& needs,
+    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements& requirements,
                               std::uint64_t cap_bytes) override;
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t cap_bytes) override;
@@ -133,7 +133,7 @@ private:
     const Unpacker<Device>* unpacker_;
     std::uint32_t storages_at_once_, leases_at_once_;
     std::vector<std::uint64_t> sizes_;  // of the storages that stream
-    pool::Needs needs_;                 // spans over it, for the schedule that was prepared last
+    pool::Requirements requirements_;   // spans over it, for the schedule that was prepared last
     packed::UnpackLayout layout_;       // prepared last
     std::uint64_t rest_bytes_ = 0;      // of the cap in force, that of the pool; UINT64_MAX: not known
 };
@@ -190,12 +190,14 @@ template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, cl
 Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare(const Device& device,
                                                                                const Catalog& catalog,
                                                                                const Schedule& schedule,
-                                                                               const pool::Needs&) {
+                                                                               const pool::Requirements&) {
     const auto is_new = this->store(catalog, unpacker_, packed::StoredIn::pool);
     if (!is_new) { return is_new.error(); }
-    if (*is_new) { needs_ = needs_of(stored_.catalog, sizes_); }
-    needs_.largest_read_bytes = largest_read_bytes(stored_.catalog, schedule);
-    if (auto prepared = inner_->prepare(device, stored_.catalog, schedule, needs_); !prepared) { return prepared; }
+    if (*is_new) { requirements_ = requirements_of(stored_.catalog, sizes_); }
+    requirements_.largest_scheduled_bytes = largest_scheduled_bytes(stored_.catalog, schedule);
+    if (auto prepared = inner_->prepare(device, stored_.catalog, schedule, requirements_); !prepared) {
+        return prepared;
+    }
     layout_ = lay_out(device, schedule);
     limits_ = inner_->limits();
     limits_.floor_bytes += layout_.bytes;
@@ -206,12 +208,12 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare(c
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
 Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::open(const DeciderContext<Device>& context,
-                                                                            const pool::Needs&,
+                                                                            const pool::Requirements&,
                                                                             std::uint64_t cap_bytes) {
     context_ = context;
     context_.catalog = stored_.catalog;
     memory_.set_layout(layout_);
-    auto opened = apply(cap_bytes, [&](std::uint64_t rest) { return inner_->open(context_, needs_, rest); });
+    auto opened = apply(cap_bytes, [&](std::uint64_t rest) { return inner_->open(context_, requirements_, rest); });
     return opened ? memory_.take() : std::move(opened);
 }
 

@@ -381,7 +381,7 @@ std::pair<StorageId, StorageId> UnpackMemory<D>::find_clash(std::span<const Stor
 template <Device D>
 Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::ConsumerId consumer) {
     core::CopyScheduler<D>& copy_scheduler = *context_.copy_scheduler;
-    if (auto awaited = uses_.await_lost(); !awaited) { return awaited; }
+    if (auto awaited = uses_.wait_for_lost_uses(); !awaited) { return awaited; }
     wanted_.clear();
     for (const StorageId id : storages) {
         const std::uint32_t s = index(id);

@@ -9,7 +9,7 @@
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/pool/needs.hpp"
+#include "residency/pool/requirements.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
@@ -43,7 +43,7 @@ struct Place {
 ///
 /// Optional, ResizablePool: calls 12 to 16.
 ///
-/// Optional, StepwisePool: `P::is_laid_out_for_steps`    constexpr bool: what open() makes depends on needs.largest_read_bytes, so that the
+/// Optional, StepwisePool: `P::is_laid_out_for_steps`    constexpr bool: what open() makes depends on needs.largest_scheduled_bytes, so that the
 ///                                          pool is emptied, closed and opened anew where another schedule changes that
 ///
 /// Optional:
@@ -57,21 +57,22 @@ struct Place {
 ///  P3 Exhaustion is a null address, never an error. An error means that the device failed.
 ///  P4 A failed call changes nothing. Calls 11 and 15 to 17 may have done a part; called again, they do the rest.
 template <class P>
-concept MemoryPool = Device<typename P::Device> && std::default_initializable<typename P::Config> &&
-                     std::constructible_from<P, typename P::Config> && std::is_nothrow_move_constructible_v<P> &&
-                     requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
-                              typename P::Device::Stream s, const Needs& needs, std::uint64_t bytes, void* at) {
-                         { std::bool_constant<P::one_range>{} };
-                         { c.occupied(bytes) } noexcept -> std::same_as<std::uint64_t>;
-                         { c.floor_bytes(const_device, needs) } -> std::same_as<std::uint64_t>;
-                         { p.open(device, needs, bytes) } -> std::same_as<Status>;
-                         { p.allocate(bytes, s) } -> std::same_as<Result<void*>>;
-                         { p.deallocate(at, bytes, s) } -> std::same_as<Status>;
-                         { c.held_bytes() } -> std::same_as<std::uint64_t>;
-                         { c.requested_bytes() } -> std::same_as<std::uint64_t>;
-                         { p.close() } noexcept;
-                         { p.abandon() } noexcept;
-                     };
+concept MemoryPool =
+    Device<typename P::Device> && std::default_initializable<typename P::Config> &&
+    std::constructible_from<P, typename P::Config> && std::is_nothrow_move_constructible_v<P> &&
+    requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
+             typename P::Device::Stream s, const Requirements& requirements, std::uint64_t bytes, void* at) {
+        { std::bool_constant<P::one_range>{} };
+        { c.occupied(bytes) } noexcept -> std::same_as<std::uint64_t>;
+        { c.floor_bytes(const_device, requirements) } -> std::same_as<std::uint64_t>;
+        { p.open(device, requirements, bytes) } -> std::same_as<Status>;
+        { p.allocate(bytes, s) } -> std::same_as<Result<void*>>;
+        { p.deallocate(at, bytes, s) } -> std::same_as<Status>;
+        { c.held_bytes() } -> std::same_as<std::uint64_t>;
+        { c.requested_bytes() } -> std::same_as<std::uint64_t>;
+        { p.close() } noexcept;
+        { p.abandon() } noexcept;
+    };
 
 /// A pool that can hold memory without use, or fragment: MemoryPool gives the rules.
 template <class P>
@@ -110,9 +111,9 @@ concept ResizablePool =
 
 /// The smallest cap under which all storages fit at once, in any order: the floor of a step that reads them all.
 template <MemoryPool P>
-[[nodiscard]] std::uint64_t ceiling_bytes(const P& pool, const typename P::Device& device, Needs needs) {
-    needs.step = needs.storages;
-    return pool.floor_bytes(device, needs);
+[[nodiscard]] std::uint64_t ceiling_bytes(const P& pool, const typename P::Device& device, Requirements requirements) {
+    requirements.step = requirements.storages;
+    return pool.floor_bytes(device, requirements);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::pool

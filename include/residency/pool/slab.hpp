@@ -62,13 +62,13 @@ public:
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept {
         return slot_bytes_ == 0 ? bytes : slots_for(bytes, slot_bytes_) * slot_bytes_;
     }
-    [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        const std::uint64_t slot = slot_bytes(needs);
-        return round_up(slots_for(needs.step, slot) * slot, chunk_bytes(device, needs));
+    [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Requirements& requirements) const {
+        const std::uint64_t slot = slot_bytes(requirements);
+        return round_up(slots_for(requirements.step, slot) * slot, chunk_bytes(device, requirements));
     }
 
     /// Blocks while the device maps memory. After a failure, what the device refused to take back is held until try_close() or close().
-    [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes);
+    [[nodiscard]] Status open(D& device, const Requirements& requirements, std::uint64_t cap_bytes);
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, typename D::Stream) {
         const auto slot =
             bytes <= slot_bytes_ ? slots_.take() : slots_.take(static_cast<std::size_t>(slots_for(bytes, slot_bytes_)));
@@ -113,12 +113,13 @@ private:
         for (const std::uint64_t bytes : storages) { sum += slots_for(bytes, slot_bytes); }
         return sum;
     }
-    [[nodiscard]] std::uint64_t slot_bytes(const Needs& needs) const noexcept {
-        return round_up(needs.largest_read_bytes != 0 ? needs.largest_read_bytes : needs.largest_storage_bytes,
-                        (std::max)(config_.alignment_bytes, needs.largest_alignment_bytes));
+    [[nodiscard]] std::uint64_t slot_bytes(const Requirements& requirements) const noexcept {
+        return round_up(requirements.largest_scheduled_bytes != 0 ? requirements.largest_scheduled_bytes
+                                                                  : requirements.largest_storage_bytes,
+                        (std::max)(config_.alignment_bytes, requirements.largest_alignment_bytes));
     }
-    [[nodiscard]] std::uint64_t chunk_bytes(const D& device, const Needs& needs) const noexcept {
-        const std::uint64_t slot = slot_bytes(needs);
+    [[nodiscard]] std::uint64_t chunk_bytes(const D& device, const Requirements& requirements) const noexcept {
+        const std::uint64_t slot = slot_bytes(requirements);
         const std::uint64_t granularity = device.chunk_granularity();
         return slot != 0 && slot % granularity == 0 ? slot : granularity;
     }
@@ -144,16 +145,16 @@ private:
 };
 
 template <VirtualMemoryDevice D>
-Status Slab<D>::open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
-    slot_bytes_ = slot_bytes(needs);
-    chunk_bytes_ = chunk_bytes(device, needs);
-    if (slot_bytes_ == 0 || needs.storages.empty()) {
+Status Slab<D>::open(D& device, const Requirements& requirements, std::uint64_t cap_bytes) {
+    slot_bytes_ = slot_bytes(requirements);
+    chunk_bytes_ = chunk_bytes(device, requirements);
+    if (slot_bytes_ == 0 || requirements.storages.empty()) {
         device_ = &device;
         return {};
     }
     // A range begins at a multiple of the granularity.
-    const std::uint64_t align = needs.largest_alignment_bytes;
-    const std::uint64_t slots = slots_for(needs.storages, slot_bytes_);
+    const std::uint64_t align = requirements.largest_alignment_bytes;
+    const std::uint64_t slots = slots_for(requirements.storages, slot_bytes_);
     range_bytes_ = round_up(slots * slot_bytes_, chunk_bytes_) + (align > device.chunk_granularity() ? align : 0);
     range_bytes_ = round_up(range_bytes_, device.chunk_granularity());
     auto range = device.reserve(range_bytes_);
@@ -162,7 +163,7 @@ Status Slab<D>::open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
     range_ = *range;
     first_slot_ = reinterpret_cast<std::byte*>(
         round_up(reinterpret_cast<std::uintptr_t>(range_), (std::max)(align, std::uint64_t{1})));
-    slots_.open(static_cast<std::size_t>(slots), slot_bytes_, chunk_bytes_, slots > needs.storages.size());
+    slots_.open(static_cast<std::size_t>(slots), slot_bytes_, chunk_bytes_, slots > requirements.storages.size());
     chunks_.assign(slots_.chunks(), {});
     auto opened = resize(cap_bytes, {});
     if (opened) { opened = commit_resize(); }

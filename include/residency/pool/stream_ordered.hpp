@@ -62,12 +62,12 @@ public:
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept {
         return round_up(bytes, config_.rounding_bytes);
     }
-    [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Needs& needs) const {
-        return segment_bytes(needs.step, config_.rounding_bytes, device.pool_granularity());
+    [[nodiscard]] std::uint64_t floor_bytes(const D& device, const Requirements& requirements) const {
+        return segment_bytes(requirements.step, config_.rounding_bytes, device.pool_granularity());
     }
 
     /// Error unsupported: an alignment that the driver does not promise.
-    [[nodiscard]] Status open(D& device, const Needs& needs, std::uint64_t cap_bytes);
+    [[nodiscard]] Status open(D& device, const Requirements& requirements, std::uint64_t cap_bytes);
     /// An ordinary exhaustion is told by the count, without a call of the driver.
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, typename D::Stream stream);
     [[nodiscard]] Status deallocate(void* at, std::uint64_t bytes, typename D::Stream stream);
@@ -164,18 +164,18 @@ private:
 };
 
 template <Device D>
-Status StreamOrdered<D>::open(D& device, const Needs& needs, std::uint64_t cap_bytes) {
-    if (needs.largest_alignment_bytes > alignment_bytes) {
+Status StreamOrdered<D>::open(D& device, const Requirements& requirements, std::uint64_t cap_bytes) {
+    if (requirements.largest_alignment_bytes > alignment_bytes) {
         return Error{ErrorKind::unsupported, "a storage wants its address at a multiple of " +
-                                                 residency::detail::in_bytes(needs.largest_alignment_bytes) +
+                                                 residency::detail::in_bytes(requirements.largest_alignment_bytes) +
                                                  ", and a stream-ordered pool promises multiples of " +
                                                  std::to_string(alignment_bytes) + ": use pool::Slab"};
     }
     device_ = &device;
     cap_bytes_ = limit_bytes_ = round_down(cap_bytes, device.pool_granularity());
-    ceiling_bytes_ = segment_bytes(needs.storages, config_.rounding_bytes, device.pool_granularity());
-    largest_bytes_ = round_up(needs.largest_storage_bytes, device.pool_granularity());
-    owners_.reserve(needs.storages.size() + 1);  // what moves has two allocations
+    ceiling_bytes_ = segment_bytes(requirements.storages, config_.rounding_bytes, device.pool_granularity());
+    largest_bytes_ = round_up(requirements.largest_storage_bytes, device.pool_granularity());
+    owners_.reserve(requirements.storages.size() + 1);  // what moves has two allocations
     if (auto added = cap_bytes_ == 0 ? Status{} : add_pool(cap_bytes_); !added) {
         abandon();
         return added;

@@ -134,7 +134,7 @@ RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages
     if (!announced && strict_) { return diverged(catalog_.describe(storages.front())); }
     if (auto placed = find(step, access, found); !placed) { return placed; }
     found.has_diverged = found.has_diverged || !announced;
-    access.is_announced = announced;
+    access.is_scheduled = announced;
     access.is_whole = announced && storages.size() == schedule_[step].storages.size();
     return {};
 }

@@ -198,8 +198,8 @@ inline double pass_seconds(double link_seconds, double kernel_seconds) noexcept 
 }
 
 /// What a layout leaves to plan, and about how long a pass takes. Errors: of a malformed problem. None: the budget is too small.
-inline Result<std::optional<UnpackChoice>> sketch(const UnpackProblem& problem, std::vector<bool> stays,
-                                                  std::uint64_t budget_bytes) {
+inline Result<std::optional<UnpackChoice>> estimate(const UnpackProblem& problem, std::vector<bool> stays,
+                                                    std::uint64_t budget_bytes) {
     UnpackChoice result;
     result.layout = lay_out(problem, std::move(stays));
     result.rest = rest_of(problem, result.layout);
@@ -221,8 +221,8 @@ inline Result<std::optional<UnpackChoice>> sketch(const UnpackProblem& problem, 
     return std::optional{std::move(result)};
 }
 
-/// A layout of a family, with what is known of it.
-struct Sketch {
+/// A layout of a family, and its estimated time.
+struct Candidate {
     std::uint32_t wide = 0;
     double share = 0;
     UnpackChoice choice;
@@ -238,7 +238,7 @@ inline Result<UnpackChoice> fill_up(const UnpackProblem& problem, std::span<cons
     for (const std::uint32_t s : order) {
         if (stays[s]) { continue; }
         stays[s] = true;
-        auto one = sketch(problem, stays, budget_bytes);
+        auto one = estimate(problem, stays, budget_bytes);
         if (!one) { return one.error(); }
         if (*one) {
             choice = std::move(**one);
@@ -543,7 +543,7 @@ inline Status choose_by_kinds(const UnpackProblem& problem, std::uint64_t budget
     double known = 1e30;  // bytes that the last ring cost
     for (std::uint32_t wide = 0; wide <= kinds.sizes(); ++wide) {
         const StayCounts least = kinds.counts_of(wide);
-        auto from = sketch(problem, kinds.stays(least), budget_bytes);
+        auto from = estimate(problem, kinds.stays(least), budget_bytes);
         if (!from) { return from.error(); }
         if (!*from) { continue; }
         const plan::Problem& rest = (*from)->rest;
@@ -559,7 +559,7 @@ inline Status choose_by_kinds(const UnpackProblem& problem, std::uint64_t budget
             const StayKinds::Pass filled = kinds.fill(counts, pass);
             const bool is_tried = std::find(tried.begin(), tried.end(), counts) != tried.end();
             if (is_tried || filled.seconds() >= chosen.seconds) { break; }
-            auto one = sketch(problem, kinds.stays(counts), budget_bytes);
+            auto one = estimate(problem, kinds.stays(counts), budget_bytes);
             if (!one) { return one.error(); }
             if (!*one) { break; }
             const double kernels = plan::total_compute((*one)->rest);
@@ -592,48 +592,48 @@ inline Result<UnpackChoice> choose(const UnpackProblem& problem, std::uint64_t b
                                    const plan::Options& options) {
     const StayFamilies families{problem};
     const int levels = problem.steps() > 2000 ? 8 : 32;
-    std::vector<Sketch> sketches;
+    std::vector<Candidate> candidates;
     for (const std::uint32_t wide : wide_steps) {
         if (wide > families.steps()) { break; }
         for (int level = 0; level <= levels; ++level) {
             const double share = static_cast<double>(level) / levels;
-            auto one = sketch(problem, families.stays(wide, share), budget_bytes);
+            auto one = estimate(problem, families.stays(wide, share), budget_bytes);
             if (!one) { return one.error(); }
             if (!*one) { continue; }
-            sketches.push_back({wide, share, std::move(**one)});
+            candidates.push_back({wide, share, std::move(**one)});
         }
     }
-    if (sketches.empty()) { return no_layout(budget_bytes); }
+    if (candidates.empty()) { return no_layout(budget_bytes); }
     plan::Options quick = options;
     quick.effort = plan::Effort::quick;
-    const auto foretell = [&](UnpackChoice& choice) {
+    const auto predict_seconds = [&](UnpackChoice& choice) {
         const auto made = plan::make_plan(choice.rest, quick);
         choice.seconds = made ? made->predicted_seconds() : 1e30;
     };
-    // The sketches rank by an estimate: plans decide among the best of them, and between the best one and its neighbours.
-    residency::detail::sort(sketches, [](const Sketch& a, const Sketch& b) {
+    // Estimates rank the candidates. Plans are made for the best of them, and for the neighbours of the best one.
+    residency::detail::sort(candidates, [](const Candidate& a, const Candidate& b) {
         if (a.choice.seconds != b.choice.seconds) { return a.choice.seconds < b.choice.seconds; }
         return a.wide != b.wide ? a.wide < b.wide : a.share < b.share;
     });
     const std::size_t plans = problem.steps() > 2000 ? 4 : 12;
-    const std::size_t stride = (std::max<std::size_t>)(1, sketches.size() / plans);
-    for (std::size_t k = 0; k < sketches.size(); ++k) {
+    const std::size_t stride = (std::max<std::size_t>)(1, candidates.size() / plans);
+    for (std::size_t k = 0; k < candidates.size(); ++k) {
         if (k < plans / 2 || k % stride == 0) {
-            foretell(sketches[k].choice);
+            predict_seconds(candidates[k].choice);
         } else {
-            sketches[k].choice.seconds = 1e30;
+            candidates[k].choice.seconds = 1e30;
         }
     }
-    auto best = std::min_element(sketches.begin(), sketches.end(),
+    auto best = std::min_element(candidates.begin(), candidates.end(),
                                  [](const auto& a, const auto& b) { return a.choice.seconds < b.choice.seconds; });
-    Sketch chosen = std::move(*best);
+    Candidate chosen = std::move(*best);
     for (double step = 0.5 / levels; step > 0.1 / levels; step /= 2) {
         for (const double share : {chosen.share - step, chosen.share + step}) {
             if (share < 0 || share > 1) { continue; }
-            auto one = sketch(problem, families.stays(chosen.wide, share), budget_bytes);
+            auto one = estimate(problem, families.stays(chosen.wide, share), budget_bytes);
             if (!one) { return one.error(); }
             if (!*one) { continue; }
-            foretell(**one);
+            predict_seconds(**one);
             if ((*one)->seconds < chosen.choice.seconds) { chosen = {chosen.wide, share, std::move(**one)}; }
         }
     }
@@ -641,13 +641,13 @@ inline Result<UnpackChoice> choose(const UnpackProblem& problem, std::uint64_t b
     if (problem.step_storages.size() > few_storages) { return std::move(chosen.choice); }
     // Where a share of the bytes is coarse: as much as fits, beside what was chosen and beside what has to stay.
     for (const bool is_beside : {true, false}) {
-        auto from = sketch(problem, is_beside ? chosen.choice.layout.stays : families.stays(0, 0), budget_bytes);
+        auto from = estimate(problem, is_beside ? chosen.choice.layout.stays : families.stays(0, 0), budget_bytes);
         if (!from) { return from.error(); }
         if (!*from) { continue; }
         auto filled = fill_up(problem, families.order(), std::move(**from), budget_bytes);
         if (!filled) { return filled.error(); }
         if (filled->layout == chosen.choice.layout) { continue; }  // of which the time is known
-        foretell(*filled);
+        predict_seconds(*filled);
         if (filled->seconds < chosen.choice.seconds) { chosen.choice = std::move(*filled); }
     }
     return std::move(chosen.choice);
@@ -714,7 +714,7 @@ RESIDENCY_INLINE Result<UnpackChoice> choose_unpacked(const UnpackProblem& probl
 
 RESIDENCY_INLINE Result<UnpackChoice> keep_unpacked(const UnpackProblem& problem, std::vector<bool> stays,
                                                     std::uint64_t budget_bytes) {
-    auto one = detail::sketch(problem, std::move(stays), budget_bytes);
+    auto one = detail::estimate(problem, std::move(stays), budget_bytes);
     if (!one) { return one.error(); }
     if (!*one) { return detail::no_layout(budget_bytes); }
     (*one)->unpackings = detail::list_unpackings(problem, (*one)->layout);

@@ -3,7 +3,7 @@
 
 // Another cap, of a pool that can be resized and of one that cannot.
 
-#include "residency/core/cap_change.hpp"
+#include "residency/core/pool_resizer.hpp"
 
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@
 #include "tests/core/online_parts.hpp"
 #include "tests/support/fixed_pool.hpp"
 
-namespace cap_change_test {
+namespace pool_resizer_test {
 
 using namespace online_parts;
 using residency::Budget;
@@ -192,4 +192,4 @@ TEST_CASE("a composition over a pool that cannot be resized follows its budget")
     must(device.destroy_stream(stream));
 }
 
-}  // namespace cap_change_test
+}  // namespace pool_resizer_test

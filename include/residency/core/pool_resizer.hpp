@@ -23,7 +23,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// storage is ever allocated there. A pool that is not a ResizablePool is closed and opened anew instead, and never has a pending change.
 /// Not thread safe.
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-class CapChange {
+class PoolResizer {
 public:
     void attach(StorageCache<Evictor, Pool>& cache) noexcept { cache_ = &cache; }
 
@@ -91,7 +91,7 @@ private:
 };
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::set_cap(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
+Status PoolResizer<Evictor, Pool>::set_cap(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
     ranking_.clear();
     Status changed;
     if (!allocations().is_open()) {
@@ -108,7 +108,7 @@ Status CapChange<Evictor, Pool>::set_cap(std::uint64_t cap_bytes, const BudgetLi
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::reclaim_pending() {
+Status PoolResizer<Evictor, Pool>::reclaim_pending() {
     if constexpr (pool::ResizablePool<Pool>) {
         if (!is_pending_ || !allocations().is_open()) { return {}; }
         if (auto restored = restore_cap(); !restored) { return restored; }
@@ -135,7 +135,7 @@ Status CapChange<Evictor, Pool>::reclaim_pending() {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::move_before_use(std::span<const StorageId> wanted) {
+Status PoolResizer<Evictor, Pool>::move_before_use(std::span<const StorageId> wanted) {
     Status done;
     for (const StorageId id : wanted) {
         if (!allocations().is_allocated(id) || is_leased(id) || !allocations().must_move(id)) { continue; }
@@ -149,7 +149,7 @@ Status CapChange<Evictor, Pool>::move_before_use(std::span<const StorageId> want
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::resize(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
+Status PoolResizer<Evictor, Pool>::resize(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
     const std::uint64_t cap_before = cache_->cap_bytes();
     const bool fitted_before = cache_->everything_fits();
     if (fitted_before) {
@@ -175,7 +175,7 @@ Status CapChange<Evictor, Pool>::resize(std::uint64_t cap_bytes, const BudgetLim
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
+Status PoolResizer<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
     if (!cache_->everything_fits()) { cache_->take_ranking(now, ranking_); }
     const std::uint64_t cap_before = cache_->cap_bytes();
     if (cap_bytes == cap_before) { return {}; }
@@ -192,7 +192,7 @@ Status CapChange<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetLim
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::close_pool() {
+Status PoolResizer<Evictor, Pool>::close_pool() {
     if (allocations().is_open()) {
         if (auto emptied = evict_all(); !emptied) { return emptied; }
     }
@@ -204,7 +204,7 @@ Status CapChange<Evictor, Pool>::close_pool() {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::evict_all() {
+Status PoolResizer<Evictor, Pool>::evict_all() {
     Status emptied;
     allocations().for_each_allocated([&](StorageId id) {
         if (emptied) { emptied = allocations().evict(id); }
@@ -213,7 +213,7 @@ Status CapChange<Evictor, Pool>::evict_all() {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::make_room(StepIndex now) {
+Status PoolResizer<Evictor, Pool>::make_room(StepIndex now) {
     auto& pool = allocations().pool();
     if (auto freed = allocations().give_back_again(); !freed) { return freed; }
     while (pool.is_over()) {
@@ -238,7 +238,7 @@ Status CapChange<Evictor, Pool>::make_room(StepIndex now) {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Result<bool> CapChange<Evictor, Pool>::move_or_wait(StorageId id) {
+Result<bool> PoolResizer<Evictor, Pool>::move_or_wait(StorageId id) {
     auto moved = move_storage(id);
     if (!moved || *moved || allocations().state(id).partially_resident) { return moved; }
     if (auto drained = copy_scheduler().drain(); !drained) { return drained.error(); }
@@ -247,7 +247,7 @@ Result<bool> CapChange<Evictor, Pool>::move_or_wait(StorageId id) {
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
-Status CapChange<Evictor, Pool>::record_moves() {
+Status PoolResizer<Evictor, Pool>::record_moves() {
     const auto arrival = copy_scheduler().record_arrival();
     allocations().clear_departure();
     if (!arrival) {

@@ -9,29 +9,30 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/pool/needs.hpp"
+#include "residency/pool/requirements.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// What the streamed storages of a catalog ask of a pool, where no steps are known. `sizes` gets what the result's spans lie over.
-[[nodiscard]] inline pool::Needs needs_of(const Catalog& catalog, std::vector<std::uint64_t>& sizes) {
-    pool::Needs needs;
+/// What the streamed storages of a catalog require of a pool, where no steps are known. The spans of the result point into `sizes`.
+[[nodiscard]] inline pool::Requirements requirements_of(const Catalog& catalog, std::vector<std::uint64_t>& sizes) {
+    pool::Requirements requirements;
     sizes.clear();
     for (const Storage& storage : catalog.storages()) {
         if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
         sizes.push_back(storage.bytes);
-        needs.largest_alignment_bytes = (std::max)(needs.largest_alignment_bytes, storage.alignment_bytes);
+        requirements.largest_alignment_bytes =
+            (std::max)(requirements.largest_alignment_bytes, storage.alignment_bytes);
     }
-    needs.storages = sizes;
-    if (sizes.empty()) { return needs; }
+    requirements.storages = sizes;
+    if (sizes.empty()) { return requirements; }
     const auto largest = std::max_element(sizes.begin(), sizes.end());
-    needs.step = {&*largest, 1};
-    needs.largest_storage_bytes = *largest;
-    return needs;
+    requirements.step = {&*largest, 1};
+    requirements.largest_storage_bytes = *largest;
+    return requirements;
 }
 
 /// The bytes of the largest streamed storage that a step reads; 0: there is none.
-[[nodiscard]] inline std::uint64_t largest_read_bytes(const Catalog& catalog, const Schedule& schedule) {
+[[nodiscard]] inline std::uint64_t largest_scheduled_bytes(const Catalog& catalog, const Schedule& schedule) {
     std::uint64_t largest = 0;
     for (const Schedule::Step& step : schedule) {
         for (const StorageId id : step.storages) {
