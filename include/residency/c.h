@@ -141,7 +141,7 @@ residency_status residency_end_pass(residency_model* model);
 /// complete, the host does not. Errors: invalid_argument (no such step), wrong_state (no pass), budget, divergence (strict), or the
 /// device's own; the pass can continue.
 residency_status residency_acquire_step(residency_model* model, uint32_t step, void* stream, residency_lease** lease);
-/// The same for weights by their numbers, together.
+/// One lease on several weights, by their numbers. Errors: as residency_acquire_step.
 residency_status residency_acquire_weights(residency_model* model, const uint32_t* weights, size_t weight_count,
                                            void* stream, residency_lease** lease);
 /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.

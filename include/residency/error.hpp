@@ -145,7 +145,7 @@ public:
     [[nodiscard]] const T* detail() const noexcept {
         return data_->detail.template get<T>();
     }
-    /// The same error, with `context` and ": " before its message.
+    /// A copy of this error with `context` and ": " before its message.
     [[nodiscard]] Error in(const std::string& context) const {
         return {data_->kind, context + ": " + data_->message, data_->detail};
     }

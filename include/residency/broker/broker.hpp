@@ -89,7 +89,7 @@ public:
         config.total_bytes = resolved->bytes;
         return BudgetBroker{config};
     }
-    /// The same, of a text that Budget::try_parse() takes.
+    /// As above, with the total as a text that Budget::try_parse() takes.
     template <Device D>
     [[nodiscard]] static Result<BudgetBroker> try_create(D& device, std::string_view total, Config config = {},
                                                          std::uint64_t reserve_bytes = usual_reserve_bytes) {
@@ -124,7 +124,7 @@ public:
         if (!resolved) { return resolved.error(); }
         return try_set_total(resolved->bytes);
     }
-    /// The same, of a text.
+    /// As above, with the total as a text.
     template <Device D>
     [[nodiscard]] Status try_set_total(D& device, std::string_view total,
                                        std::uint64_t reserve_bytes = usual_reserve_bytes) {

@@ -77,7 +77,7 @@ public:
     /// granted.
     [[nodiscard]] Result<std::optional<std::uint64_t>> begin(Id id, std::uint64_t in_force_bytes,
                                                              std::uint64_t pending_bytes = 0);
-    /// Ends the change: this budget is in force, and so many bytes beyond it are still held. Frees the rest for the others.
+    /// Ends the change: this budget is in force, and `pending_bytes` beyond it are still held. Frees the rest for the others.
     void finish(Id id, std::uint64_t in_force_bytes, std::uint64_t pending_bytes = 0) noexcept;
 
     /// Whether the model's budget is not yet what it should become.
@@ -88,11 +88,11 @@ public:
     /// Takes all the bytes at once, or none. Refused bytes are wanted until something is taken, put back or asked for. Error
     /// budget.
     [[nodiscard]] Status take(Id id, std::uint64_t bytes);
-    /// Precondition: so many bytes were taken.
+    /// Precondition: at least `bytes` were taken.
     void put_back(Id id, std::uint64_t bytes) noexcept;
     /// Counts bytes that are held already, whether there is room or not. False: the total is exceeded.
     [[nodiscard]] bool charge(Id id, std::uint64_t bytes) noexcept;
-    /// Wants so many bytes in all, ahead of their use. 0: what is used, and the headroom.
+    /// Wants `bytes` in all, ahead of their use. 0: what is used, and the headroom.
     void ask(Id id, std::uint64_t bytes);
 
     // Any client.

@@ -33,14 +33,14 @@ public:
     /// @}
     ~MemoryClient() { leave(); }
 
-    /// Never blocks. Takes the right to allocate so many bytes more, from what is granted or free. Error budget, with the numbers;
+    /// Never blocks. Takes the right to allocate `bytes` more, from what is granted or free. Error budget, with the numbers;
     /// then the bytes are wanted: models give them back at their pass ends, and a later try succeeds.
     [[nodiscard]] Status try_take(std::uint64_t bytes) { return ledger().take(id_, bytes); }
-    /// Gives back bytes that were taken and are no longer allocated. Withdraws what was refused. Precondition: so many were taken.
+    /// Gives back bytes that were taken and are no longer allocated. Withdraws what was refused. Precondition: at least `bytes` were taken.
     void give_back(std::uint64_t bytes) noexcept { ledger().put_back(id_, bytes); }
     /// Counts bytes that are allocated already, whether there is room or not. False: they exceed the total; give them back.
     [[nodiscard]] bool charge(std::uint64_t bytes) noexcept { return ledger().charge(id_, bytes); }
-    /// Wants so many bytes in all, ahead of their use. 0: what is used, and the headroom. Withdraws what was refused.
+    /// Wants `bytes` in all, ahead of their use. 0: what is used, and the headroom. Withdraws what was refused.
     void ask(std::uint64_t bytes) { ledger().ask(id_, bytes); }
     /// Bytes that others wait for. Nothing takes them away: the owner gives them back when it can.
     [[nodiscard]] std::uint64_t asked_back_bytes() const { return account().asked_back_bytes(); }

@@ -106,7 +106,7 @@ public:
         RESIDENCY_ASSERT(millionths < million, "give less than one per cent as millionths");
         return {BudgetKind::percent_of_weights, percent, millionths};
     }
-    /// The same of the free device memory. Precondition: at most 100 per cent.
+    /// A percentage of the device memory that is free now. Precondition: at most 100 per cent.
     [[nodiscard]] static constexpr Budget percent_of_free(std::uint64_t percent,
                                                           std::uint32_t millionths = 0) noexcept {
         RESIDENCY_ASSERT(millionths < million, "give less than one per cent as millionths");

@@ -38,7 +38,7 @@ enum class PackingUnit : std::uint8_t {
 ///                                         where it does not fit there or the form cannot hold these values: the weight stays raw
 ///  4. `c.unpack(extents, packed, raw)`    writes raw.size() bytes, or returns why not: malformed for bytes that pack() did not
 ///                                         write, mismatch for those of other extents or sizes, unsupported for another form or version
-///  5. `c.check(extents, packed, raw_bytes)`  what unpack() would return for so many raw bytes, in a fraction of its time
+///  5. `c.check(extents, packed, raw_bytes)`  what unpack() to `raw_bytes` bytes would return, in a fraction of its time
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  K1 What was packed and unpacked is the same bit for bit, for bytes of every pattern and of every length.

@@ -28,7 +28,7 @@ using codec::UnpackTask;
 /// Raw bytes that one block of a pack kernel takes.
 inline constexpr std::uint32_t most_kernel_raw_bytes = std::uint32_t{2} << 20;
 inline constexpr unsigned block_threads = 1024;
-/// Chunks that one launch unpacks where their tasks go with it: so many fit into the 4 KiB that its parameters may have.
+/// Chunks that one launch unpacks if their tasks are its parameters, which may have 4 KiB.
 inline constexpr std::uint32_t most_given_tasks = 240;
 
 namespace detail {
@@ -202,7 +202,7 @@ __global__ void __launch_bounds__(block_threads)
     unpack_groups<F, compares>(tasks, count, groups_each, differing);
 }
 
-/// Turns that a chunk of up to so many values gets.
+/// How many turns a chunk of up to `most_values` values takes.
 [[nodiscard]] constexpr std::uint32_t groups_of(std::uint32_t most_values) noexcept {
     return most_values < group_values ? 1 : (most_values + group_values - 1) / group_values;
 }
@@ -486,7 +486,7 @@ template <class F>
         <<<blocks, block_threads, 0, stream>>>(tasks, count, detail::groups_of(most_values), nullptr);
     return cudaGetLastError();
 }
-/// The same for tasks on the host, which go with the launch: one for each most_given_tasks chunks.
+/// Enqueues unpacking of tasks that lie on the host: they are parameters of the launches, most_given_tasks chunks for each.
 template <class F>
 [[nodiscard]] cudaError_t enqueue_unpack(std::span<const UnpackTask> tasks, std::uint32_t most_values, unsigned blocks,
                                          cudaStream_t stream) {

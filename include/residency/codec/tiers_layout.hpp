@@ -51,7 +51,7 @@ inline constexpr std::uint32_t group_values = 4096;
 inline constexpr std::uint32_t group_lanes = group_values / lane_values;
 inline constexpr std::uint64_t most_raw_bytes = std::uint64_t{64} << 20;
 
-/// Where everything lies in a packed form of so many values.
+/// Where everything lies in a packed form, by its number of values.
 struct Layout {
     std::uint32_t groups = 0;    ///< of 4,096 values
     std::uint32_t t0_at = 0;     ///< offset of T0
@@ -314,7 +314,7 @@ RESIDENCY_HOST_DEVICE constexpr std::uint32_t place_of(std::uint32_t lane, std::
         return lane * lane_values + i;
     }
 }
-/// The lanes up to the last that has one of so many values.
+/// How many lanes have one of the first `values` values, counted up to the last that does.
 template <class F>
 RESIDENCY_HOST_DEVICE constexpr std::uint32_t lanes_of(std::uint32_t values) noexcept {
     if constexpr (sizeof(typename F::Value) == 4) {

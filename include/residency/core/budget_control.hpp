@@ -92,7 +92,7 @@ private:
     [[nodiscard]] BudgetContext context(BudgetKind kind);
     /// The streamed bytes that the steps which set the floor read, before the pool rounds.
     [[nodiscard]] std::uint64_t floor_step_bytes(const BudgetLimits& limits) const;
-    /// The bytes of so many of the largest streamed storages.
+    /// The sum of the bytes of the largest streamed storages, `storages` of them.
     [[nodiscard]] std::uint64_t largest_bytes(std::uint32_t storages) const;
     /// The step that sets the floor, of a schedule that the caller gave; otherwise UINT32_MAX, since the caller knows no steps.
     [[nodiscard]] std::uint32_t floor_step(const BudgetLimits& limits) const noexcept {

@@ -41,7 +41,7 @@ public:
     [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies) {
         return load_around_leases(copies, [](std::uint32_t) { return true; });
     }
-    /// The same of those chunks for which the predicate holds.
+    /// As above, for those chunks alone for which `is_wanted(chunk)` holds.
     template <std::predicate<std::uint32_t> IsWanted>
     [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted);
     /// Copies those chunks of `copies` that are absent, in one call. The caller has made the copy stream wait for what is overwritten.

@@ -38,7 +38,7 @@ public:
                      UnrecordedUses<Device>& uses, PlanPlayer<Pool>& player) noexcept
         : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, player_{&player} {}
 
-    /// The store has adopted a plan, made for so many device bytes.
+    /// The store has adopted a plan that was made for `cap_bytes` device bytes.
     void start(std::uint64_t cap_bytes);
     /// A graph of the caller holds today's addresses: no resident leaves.
     void note_foreign_graph() noexcept { is_in_foreign_graph_ = true; }

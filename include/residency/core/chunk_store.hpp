@@ -123,7 +123,8 @@ public:
     [[nodiscard]] Status send_home();
     /// Blocks until recorded uses are complete, then send_home(), if that can free a misplaced chunk.
     [[nodiscard]] Status send_unleased_home();
-    /// The same if these storages lie on such a chunk: leased again where it is, it might never go home, since passes overlap.
+    /// Calls send_unleased_home() if one of these storages lies on a misplaced chunk: if it were leased again where it is, the chunk might
+    /// never go home, since passes overlap.
     [[nodiscard]] Status send_home_before_use(std::span<const StorageId> storages);
 
 private:

@@ -72,7 +72,7 @@ struct BudgetLimits {
     std::uint64_t floor_bytes = 0;
     std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: none
     std::uint32_t floor_steps = 1;          ///< the steps, from that one on, whose weights are there together
-    std::uint32_t floor_storages = 0;       ///< where no step sets the floor: so many storages, the largest, set it
+    std::uint32_t floor_storages = 0;       ///< where no step sets the floor, this number of the largest storages does
     std::uint64_t resident_from_bytes = 0;  ///< nothing streams from here on
     std::uint64_t ceiling_bytes = 0;        ///< everything fits from here on, what no step reads with it
 };
@@ -211,8 +211,8 @@ public:
     [[nodiscard]] virtual std::optional<std::chrono::nanoseconds> bound() const noexcept { return std::nullopt; }
     /// Whether other compute times or another order of the steps give another plan.
     [[nodiscard]] virtual bool makes_plans() const noexcept { return false; }
-    /// Copies were seen to reach so many bytes per second. Whether a plan for the present schedule is to be made again, since the link was
-    /// measured slower.
+    /// Takes the rate that copies were seen to reach, in bytes per second. True: the link was measured slower than that, so that a plan for
+    /// the present schedule is to be made again.
     [[nodiscard]] virtual bool correct_link(double) noexcept { return false; }
     /// The compute time of each step, in seconds, that the plan in force assumes; empty where none is assumed.
     [[nodiscard]] virtual std::span<const double> planned_step_seconds() const noexcept { return {}; }

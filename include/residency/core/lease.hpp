@@ -79,7 +79,7 @@ public:
         return is_leased(weight) ? session_->packed(weight) : PackedWeight{};
     }
     PackedWeight packed(WeightId weight) const&& = delete;
-    /// The same as elements of type T. Precondition: matches<T>() of the weight's dtype.
+    /// The address of the weight's first element, of type T. Precondition: matches<T>() of the weight's dtype.
     template <class T>
     [[nodiscard]] const T* get(WeightId weight) const& noexcept {
         return address_of<T>(weight);
@@ -101,7 +101,8 @@ public:
     }
     template <class T>
     std::span<const T> span(WeightId weight) const&& = delete;
-    /// The same address, not const: for kernels of C style whose parameters are not, and which only read. Writable are mutable weights.
+    /// The address of the weight as a pointer that is not const, for kernels in C style whose parameters are not const. They must only
+    /// read: for mutable weights, which kernels may write to, there is writable().
     template <class T = void>
     [[nodiscard]] T* address(WeightId weight) const& noexcept {
         return address_of<T>(weight);

@@ -14,10 +14,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// How long the plan in force leaves the bytes of a step where they are: up to which step of the pass no call overwrites them. A lease
-/// that is open so long is in the way of no copy. Where a plan brings a storage once per pass, that is no earlier than the last step
-/// that reads it before it comes again: what the pass before has brought for its last steps may leave after the first ones. Read off the
-/// waits of the calls, so that it is safe for every plan. A default one knows no plan: every range is its step.
+/// For each step, the last step until whose end no copy overwrites its bytes. A lease that ends by then delays no copy. Computed from what
+/// the calls of the plan wait for, so that it holds for every plan. Where a plan brings a storage once per pass, its range lasts at least
+/// until the last step that reads it before it comes again: what the pass before brought for its last steps may leave after the first steps
+/// of this one. A default-constructed object has no plan: each range is its step alone.
 class LiveRanges {
 public:
     LiveRanges() = default;
@@ -28,7 +28,7 @@ public:
     [[nodiscard]] std::uint32_t of_step(std::uint32_t step) const noexcept {
         return step < of_step_.size() ? of_step_[step] : step;
     }
-    /// The same of some storages that step `step` reads.
+    /// The last step until whose end no call overwrites these storages, which step `step` reads.
     [[nodiscard]] std::uint32_t of(std::uint32_t step, std::span<const StorageId> storages) const noexcept;
 
 private:

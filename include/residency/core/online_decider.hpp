@@ -34,8 +34,8 @@ public:
         Prefetcher prefetcher{};
         typename Pool::Config pool{};
         /// The number of streamed storages that one acquisition asks for where no step of the schedule says it, such as the experts that a
-        /// router chooses. The floor holds the largest so many together. 0: the steps alone set the floor; without a schedule, the largest
-        /// storage.
+        /// router chooses. The floor holds this number of the largest storages together. 0: the steps alone set the floor; without a
+        /// schedule, the largest storage does.
         std::uint32_t storages_at_once = 0;
     };
 

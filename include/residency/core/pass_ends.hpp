@@ -11,10 +11,11 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Learns where passes of a schedule end, if that is before its last step: where the last few of them did. Any pass may go further.
+/// Predicts where the next pass ends: at the furthest end of the last few. A pass may end before the last step of the schedule, and may go
+/// further than predicted.
 class PassEnds {
 public:
-    /// Another schedule, of so many steps.
+    /// Begins anew, for another schedule of `steps` steps.
     void start(std::uint32_t steps) noexcept {
         steps_ = steps;
         passes_ = 0;

@@ -34,7 +34,8 @@ class PlanFactory {
 public:
     /// `leases_at_once`: the number of consecutive steps whose bytes are there together, at least 1. `link`: unset until set_link().
     /// `given`: a plan to be used instead of making one.
-    /// `memory_bytes_per_second`: unset until set_memory_rate(). `storages_at_once`: so many storages, the largest, fit together as well.
+    /// `memory_bytes_per_second`: unset until set_memory_rate(). `storages_at_once`: this number of the largest storages must fit together
+    /// too.
     PlanFactory(plan::Options options, std::uint32_t leases_at_once, std::optional<plan::Link> link,
                 std::optional<double> memory_bytes_per_second, std::optional<plan::Plan> given,
                 std::uint32_t storages_at_once = 0)

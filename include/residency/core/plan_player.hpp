@@ -79,7 +79,7 @@ public:
     void begin_pass() noexcept;
     /// Of a pass that ends before the last step, what follows is left out, and the next pass is brought.
     void end_pass() noexcept;
-    /// Passes are expected to end after so many steps: what only later ones need is not enqueued. A captured pass is always whole.
+    /// Passes are expected to end after `steps` steps: what only later steps need is not enqueued. A captured pass always has all steps.
     void expect_steps(std::uint32_t steps) noexcept;
 
     /// The next calls bring what is absent, after looking at memory, and for as many calls as a pass has.
@@ -147,7 +147,7 @@ private:
     [[nodiscard]] Status enqueue_calls();
     /// True: the next call is enqueued. False: it has to wait for the host.
     [[nodiscard]] Result<bool> enqueue_next();
-    /// The same of those chunks alone that an expected step reads.
+    /// Enqueues the call's copies of those chunks that an expected step reads. True and false: as enqueue_next().
     [[nodiscard]] Result<bool> enqueue_expected(const plan::Call& call);
     /// Tells the transport what the next calls bring, at most one pass of them (one-shot: of the current pass).
     void read_ahead();

@@ -53,10 +53,11 @@ public:
     struct Config {
         plan::Options options{};
         /// The number of leases that are open together, on consecutive steps of one pass: 2 if the next step is acquired before the last
-        /// lease ends. The floor is the largest sum of so many steps. More leases work if there is room, but wait for the device.
+        /// lease ends. The floor is the largest sum of this number of consecutive steps. More leases work if there is room, but wait for
+        /// the device.
         std::uint32_t leases_at_once = 1;
-        /// The number of streamed storages that one acquisition asks for where no step of the schedule says it. The floor holds the largest so
-        /// many together. 0: the steps alone set the floor.
+        /// The number of streamed storages that one acquisition asks for where no step of the schedule says it. The floor holds this number
+        /// of the largest storages together. 0: the steps alone set the floor.
         std::uint32_t storages_at_once = 0;
         std::optional<plan::Link> link{};  ///< unset: measured when the Residency is made
         /// The rate at which kernels read device memory; unset: measured when the Residency is made. A step for which the schedule
@@ -224,7 +225,7 @@ private:
     [[nodiscard]] CurrentPlan current_plan() const;
     /// A plan for what was prepared last: one that was made before, or a new one.
     [[nodiscard]] Result<KnownPlan> find_or_make(std::uint64_t cap_bytes);
-    /// A plan for so many device bytes comes into force. Streams are drained. Blocks.
+    /// Puts a plan into force that was made for `cap_bytes` device bytes. Streams are drained. Blocks.
     [[nodiscard]] Status adopt(KnownPlan next, std::uint64_t cap_bytes);
 
     PlanFactory plan_factory_;

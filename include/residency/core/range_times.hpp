@@ -17,7 +17,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// What was measured of ranges of steps: for each range the smallest of its times. A lease of one step is a range of one.
 class RangeTimes {
 public:
-    /// For a schedule of so many steps. Nothing is measured yet.
+    /// Begins anew, for a schedule of `steps` steps. Nothing is measured yet.
     void open(std::uint32_t steps) noexcept {
         steps_ = steps;
         ranges_.clear();
@@ -39,7 +39,7 @@ private:
         StepRange range;
         std::chrono::nanoseconds smallest{};
     };
-    /// Of a schedule of n steps, at most so many times n ranges are kept; others are not added then.
+    /// For a schedule of n steps, at most this many times n ranges are kept; others are not added then.
     static constexpr std::size_t most_ranges_per_step = 4;
     static constexpr int rounds = 50;
 

@@ -17,9 +17,9 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// The residents of the plan in force in the order in which steps need them, and how many of them were brought. A resident that has to
-/// leave is brought again, with those after it that are absent and stay: what the first pass only begins with comes once, then with the
-/// calls of the plan.
+/// The chunks that stay while the plan is in force (residents), in the order in which steps need them, and how many of them were copied.
+/// A resident that had to leave is copied again, with the residents behind it that are absent. Chunks that only the first pass needs at
+/// its start are copied once here; from then on, the calls of the plan bring them.
 template <pool::PlannedPool Pool>
 class ResidentQueue {
 public:

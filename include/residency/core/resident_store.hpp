@@ -45,7 +45,7 @@ public:
     }
     /// Device bytes, as the driver counts them, unless suspended.
     [[nodiscard]] std::uint64_t held_bytes() const noexcept { return held_bytes_; }
-    /// The same, now.
+    /// Device bytes that are held now: 0 while suspended.
     [[nodiscard]] std::uint64_t held_now_bytes() const noexcept { return memory_ == nullptr ? 0 : held_bytes_; }
 
 private:

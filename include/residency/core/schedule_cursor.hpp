@@ -54,7 +54,7 @@ public:
     }
     void begin_pass(bool is_first) noexcept;
 
-    /// Passes are counted as if they ended after so many steps; an access to a later one is an error of the caller.
+    /// Counts passes as if they ended after `steps` steps. The caller accesses a later step only after it has called this again.
     void expect_steps(std::uint32_t steps) noexcept;
     [[nodiscard]] std::uint32_t expected_steps() const noexcept { return expected_steps_; }
     /// The furthest step of the current pass plus 1; 0: none yet.

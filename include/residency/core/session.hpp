@@ -289,7 +289,7 @@ private:
         return shared_.decider->set_order(cursor.order(), cursor.groups(), cursor.now(), budget_.decider_cap_bytes());
     }
     void start_pass(ConsumerId consumer, PassMode mode);
-    /// Passes are expected to end after so many steps of the schedule.
+    /// From now on, passes are expected to end after `steps` steps of the schedule.
     [[nodiscard]] Status expect_steps(std::uint32_t steps);
     [[nodiscard]] Status expect_all_steps() { return expect_steps(schedule().size()); }
     /// Whether a step lies behind the expected end of the pass.

@@ -89,7 +89,7 @@ template <class Weights>
     }
     return core::report_stalls(facts);
 }
-/// The same with StallReport::idle, of the timeline of a TimelineRecorder that saw the last passes.
+/// As above, with StallReport::idle from `timeline`, a TimelineRecorder's that saw the last passes.
 template <class Weights, class Timeline>
     requires requires(const Timeline& timeline) {
         { timeline.idle_in_words() } -> std::convertible_to<std::string>;
@@ -100,7 +100,7 @@ template <class Weights, class Timeline>
     return report;
 }
 #if RESIDENCY_EXCEPTIONS
-/// The same, which throw.
+/// As try_report_stalls(), but throw Exception.
 /// @{
 template <class Weights>
 [[nodiscard]] StallReport report_stalls(const Weights& weights) {

@@ -33,7 +33,7 @@ template <Device D>
 class StepClock {
 public:
     static constexpr std::uint32_t times_wanted = 3;
-    /// A step that so many measured passes in a row leased and did not time cannot be timed.
+    /// A step that was leased but not timed in this number of measured passes in a row cannot be timed.
     static constexpr std::uint32_t most_misses = 8;
     static constexpr std::uint32_t most_steps = 2048;
 
@@ -70,7 +70,7 @@ public:
     /// Gives the events back, and keeps what was measured. Nothing is measured until the next open(). Blocks until the last launch of the graph
     /// that records them is complete; events of graphs are kept for the next one.
     void close(D& device) noexcept;
-    /// The same at the end, when there is no graph any more: gives all events back.
+    /// Calls close(), then gives back the events of graphs too. Precondition: there is no graph any more.
     void end(D& device) noexcept {
         close(device);
         destroy(device, graph_events_);

@@ -46,12 +46,12 @@ public:
     [[nodiscard]] bool is_open() const noexcept { return is_open_; }
     /// What the pool was opened for.
     [[nodiscard]] const pool::Requirements& requirements() const noexcept { return requirements_; }
-    /// Before open(): other needs.
+    /// Sets other requirements. open() follows.
     void set_requirements(const pool::Requirements& requirements) noexcept { requirements_ = requirements; }
     /// Deallocates everything, and closes the pool. Precondition: every stream is drained.
     void close() noexcept;
-    /// The same, after everything was evicted. On failure the pool is open as before, or it is not, and some memory is still held: another
-    /// call of this or open() goes on.
+    /// Closes the pool. Precondition: everything was evicted. On failure the pool is still open, or it is closed and some memory is still
+    /// held: another call of this or of open() goes on from there.
     [[nodiscard]] Status try_close();
     /// The device is broken: forgets the pool without a device call.
     void abandon() noexcept {

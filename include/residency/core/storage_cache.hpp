@@ -61,7 +61,7 @@ public:
         allocations_.for_each_allocated([&](StorageId id) { evictor_.inserted(id, now); });
         return {};
     }
-    /// The same in the order of `order`, which names everything that is on the device.
+    /// As above, telling the evictor of the storages in the order of `order`, which names everything that is on the device.
     [[nodiscard]] Status rank_again(std::span<const StorageId> order, StepIndex now) {
         if (auto attached = attach_evictor(); !attached) { return attached; }
         for (const StorageId id : order) {

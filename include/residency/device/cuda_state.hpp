@@ -116,7 +116,7 @@ struct CudaState {
         if (is_lost_device(code)) { lost.store(true, std::memory_order_relaxed); }
         return cuda_error(code, call, bytes);
     }
-    /// The same for a call of the runtime; clears the thread's last error.
+    /// The error of a failed call of the CUDA runtime; clears the thread's last error. Notes that the device is lost if the code says so.
     [[nodiscard]] Error runtime_failure(cudaError_t code, const char* call, std::uint64_t bytes = 0) {
         static_cast<void>(cudaGetLastError());
         return failure(code, call, bytes);

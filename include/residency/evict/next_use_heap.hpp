@@ -19,7 +19,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 /// is replaced by the next one. O(log n) per change, and once more for every use in the order that passes.
 class NextUseHeap {
 public:
-    /// `order`: null, or an order of at least so many storages that outlives this object.
+    /// `order`: null, or an order of at least `storages` storages that outlives this object.
     void attach(std::size_t storages, const UseOrder* order) {
         order_ = order != nullptr && order->steps() > 0 ? order : nullptr;
         heap_.attach(storages);

@@ -67,7 +67,7 @@ private:
     /// ring, which are Config::ring_steps times the largest step that is left. Subtracts what it keeps from `left`.
     [[nodiscard]] std::uint64_t keep_what_widens_the_ring(const Context& context, const UseOrder* order,
                                                           std::uint64_t& left);
-    /// The ring for a largest step of so many bytes; UINT64_MAX / 4 at most.
+    /// The bytes of the ring if the largest step has `step_bytes`; UINT64_MAX / 4 at most.
     [[nodiscard]] std::uint64_t saturating_ring(std::uint64_t step_bytes) const noexcept;
 
     Config config_;

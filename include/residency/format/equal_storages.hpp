@@ -27,7 +27,7 @@ struct EqualStoragesOptions {
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::vector<std::uint32_t>>> try_find_equal_storages(
     const ModelFile& model, const EqualStoragesOptions& options = {});
 
-/// The same model with one storage for each group: its first, on which the weights of the others now lie.
+/// A copy of the model in which each group has one storage, its first; the weights of the others lie on it.
 [[nodiscard]] RESIDENCY_INLINE ModelFile merge_storages(const ModelFile& model,
                                                         std::span<const std::vector<std::uint32_t>> groups);
 

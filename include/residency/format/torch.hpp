@@ -37,7 +37,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 namespace detail {
 
-/// The magic number of a file of a PyTorch before 1.6 lies within so many bytes, after the pickle's protocol and frame.
+/// A file of a PyTorch before 1.6 has its magic number in its first bytes, this many at most, after the pickle's protocol and frame.
 inline constexpr std::size_t torch_magic_end = 23;
 [[nodiscard]] inline bool is_torch_before_archives(std::string_view start) noexcept {
     constexpr std::string_view magic{"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 12};

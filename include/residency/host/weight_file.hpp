@@ -72,7 +72,7 @@ public:
     /// size and address are aligned and the end may lie beyond that of the file: `needed` bytes must be there. Thread safe. Errors:
     /// io, mismatch.
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out, std::size_t needed) const;
-    /// The same; all of `out` is needed.
+    /// As above, where all of `out` is needed.
     [[nodiscard]] Status try_read(std::uint64_t offset, std::span<std::byte> out) const {
         return try_read(offset, out, out.size());
     }

@@ -272,8 +272,8 @@ public:
                                                       Stream stream) {
         return try_run(method, inputs, stream, nullptr);
     }
-    /// The same on a caller's state instead of the model's own. It stays valid until the stream has run. Precondition: this model made it, or
-    /// another one of the same weights.
+    /// try_run on a caller's state instead of the model's own. The state stays valid until the stream has run. Precondition: this model
+    /// made it, or another one of the same weights.
     [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
                                                       Stream stream, const CallerState<Device>& state) {
         return try_run(method, inputs, stream, &state);
@@ -283,14 +283,14 @@ public:
     /// of it outside of try_run_attached fails. Errors: those of Package::try_attach; mismatch where library and program differ;
     /// wrong_state (a run is under way).
     [[nodiscard]] Status try_attach(std::string_view method, const LentPackage& lent);
-    /// The same as try_run for an attached method: `call()`, which returns a Status and does not throw, runs it once on the stream, as by
-    /// ExecuTorch's Method::execute. Errors: wrong_state (nothing is attached), what `call` returns, those of passes; mismatch where markers
+    /// try_run for an attached method: `call()`, which returns a Status and does not throw, runs it once on the stream, as ExecuTorch's
+    /// Method::execute does. Errors: wrong_state (nothing is attached), what `call` returns, those of passes; mismatch where markers
     /// are not the program's, or none is called: a CUDA graph that the other runtime replays skips the library.
     template <class Call>
     [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const Call& call) {
         return try_follow(method, stream, nullptr, true, [&](Package&) -> Status { return call(); });
     }
-    /// The same on a caller's state instead of the model's own, as of try_run.
+    /// try_run_attached on a caller's state instead of the model's own; for the state, see try_run.
     template <class Call>
     [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const CallerState<Device>& state,
                                           const Call& call) {
@@ -330,7 +330,7 @@ public:
         /// Nothing runs yet. The inputs stay where they are, and are read by every run.
         RepeatedRun(std::string method, std::span<const TensorView> inputs)
             : method_{std::move(method)}, inputs_{inputs.begin(), inputs.end()} {}
-        /// The same on a caller's state instead of the model's own: it ends after this.
+        /// Runs on a caller's state instead of the model's own. The state outlives this object.
         RepeatedRun(std::string method, std::span<const TensorView> inputs, const CallerState<Device>& state)
             : RepeatedRun{std::move(method), inputs} {
             state_ = &state;
@@ -377,8 +377,8 @@ public:
     {
         return try_capture(method, inputs, stream, nullptr, Timing::off);
     }
-    /// The same on a caller's state instead of the model's own: it ends after the graph. Precondition: this model made it, or another one of
-    /// the same weights.
+    /// try_capture on a caller's state instead of the model's own. The state outlives the graph. Precondition: this model made it, or
+    /// another one of the same weights.
     [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
                                                   Stream stream, const CallerState<Device>& state)
         requires CapturingDevice<Device>
@@ -392,7 +392,7 @@ public:
     {
         return try_capture(method, inputs, stream, nullptr, Timing::on);
     }
-    /// The same on a caller's state, as of try_capture.
+    /// try_capture_timed on a caller's state; for the state, see try_capture.
     [[nodiscard]] Result<CapturedRun> try_capture_timed(std::string_view method, std::span<const TensorView> inputs,
                                                         Stream stream, const CallerState<Device>& state)
         requires GraphTimingDevice<Device>
@@ -406,7 +406,7 @@ public:
     /// The memory of a weight that kernels write, such as a cache, on the device: to reset or to read it while nothing runs. Valid until
     /// the budget changes. Errors: mismatch (there is no such weight, or kernels do not write it), wrong_state (its memory is given back).
     [[nodiscard]] Result<TensorView> try_mutable(std::string_view name) const { return try_mutable(name, nullptr); }
-    /// The same of a caller's state. Valid as long as the state.
+    /// try_mutable for the memory of a caller's state. Valid as long as the state.
     [[nodiscard]] Result<TensorView> try_mutable(std::string_view name, const CallerState<Device>& state) const {
         return try_mutable(name, &state);
     }
@@ -415,7 +415,7 @@ public:
     [[nodiscard]] const format::Program& program() const noexcept { return state_->program; }
     /// For budgets and statistics. Passes are begun by run() alone.
     [[nodiscard]] Weights& weights() noexcept { return *state_->weights; }
-    /// The same.
+    /// As above, const.
     [[nodiscard]] const Weights& weights() const noexcept { return *state_->weights; }
 
 private:

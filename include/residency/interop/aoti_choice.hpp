@@ -13,31 +13,31 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
 
-/// Chooses how runs of one method follow each other: eagerly until nothing more is learned of its steps, then as a graph that learns what they
-/// take without the host, then as one that was planned so, then in the way that took less time. Of each way the smallest time counts, and the
-/// first runs are not timed.
+/// Chooses how the runs of one method are made: eagerly until nothing more is learned of its steps, then as a graph that measures the times
+/// of the steps without the host, then as a graph planned with those times, then in the way that took less time, eagerly or as that graph.
+/// The smallest time of each way counts; the first runs of each are not timed.
 class GraphChoice {
 public:
     /// How the next run is made.
     enum class Way : std::uint8_t {
         eager,          ///< by itself
-        capture_timed,  ///< as a graph that times its steps, which has to be captured first
-        timed_graph,    ///< as that graph
-        capture,        ///< as a graph, which has to be captured first
-        graph,          ///< as that graph
+        capture_timed,  ///< captures a graph that times its steps
+        timed_graph,    ///< launches that graph
+        capture,        ///< captures a graph
+        graph,          ///< launches that graph
     };
     using Time = std::optional<std::chrono::nanoseconds>;
 
-    /// Runs of either way before one is timed.
+    /// The first runs of each way, which are not timed.
     static constexpr std::uint32_t untimed_runs = 4;
-    /// Runs of either way that are timed, at least.
+    /// How many runs of each way are timed, at least.
     static constexpr std::uint32_t timed_runs = 4;
-    /// After so many runs that learn, or have no time yet, it goes on without.
+    /// After this number of runs that still learn, or have no time yet, the next way is tried all the same.
     static constexpr std::uint32_t most_runs = 64;
 
-    /// How the next run is made.
+    /// How to make the next run.
     [[nodiscard]] Way way() const noexcept { return way_; }
-    /// The next runs are made in the way that took less time, until something changes.
+    /// True: both ways are measured, and the next runs are made in the faster one until something changes.
     [[nodiscard]] bool is_settled() const noexcept {
         return is_measured_ && way_ == (is_graph_faster_ ? Way::graph : Way::eager);
     }
@@ -66,7 +66,7 @@ public:
         way_ = way_ == Way::capture_timed ? Way::timed_graph : Way::graph;
         runs_ = 0;
     }
-    /// Graphs that time their steps say nothing more, or nothing at all.
+    /// A graph that times its steps teaches nothing any more, or nothing at all: the next one is captured without.
     void learned() noexcept { way_ = Way::capture; }
     /// The graph was launched. `time`: of a launch that is complete, if there is a new one.
     void launched(Time time) noexcept {

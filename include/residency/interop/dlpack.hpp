@@ -95,7 +95,8 @@ struct VersionedTensor {
     std::uint64_t flags = 0;                      ///< `read_only`, or 0
     Tensor tensor;                                ///< valid until the deleter is called
 };
-/// The same before DLPack 1.0: DLManagedTensor. It cannot say that a tensor is read-only. Its capsule in Python is named "dltensor".
+/// A tensor as DLPack before 1.0 has it: DLManagedTensor. It cannot say that a tensor is read-only. Its capsule in Python is named
+/// "dltensor".
 struct UnversionedTensor {
     Tensor tensor;                                  ///< valid until the deleter is called
     void* manager = nullptr;                        ///< what the deleter needs
@@ -195,7 +196,7 @@ public:
     /// it waits for the bytes, and the end of the lease is recorded there as well. The tensor is read-only unless kernels may write to the
     /// weight.
     ///
-    /// A weight with Placement::host is a tensor of the host's own memory, which frameworks take for any other of their processor.
+    /// A weight placed on the host (Placement::host) is exported as a CPU tensor.
     /// Errors: invalid_argument (the lease does not cover the weight), unsupported (kernels read the weight packed; the dtype has no name
     /// in DLPack; the device has no device_type), wrong_state (the lease has ended), or those of Lease::try_use_on.
     [[nodiscard]] Result<TensorPointer<VersionedTensor>> try_tensor(WeightId weight, Stream stream) {
@@ -205,7 +206,7 @@ public:
     [[nodiscard]] Result<TensorPointer<VersionedTensor>> try_tensor(WeightId weight) {
         return make<VersionedTensor>(weight, nullptr);
     }
-    /// The same for frameworks that know DLPack before 1.0 only. Nothing tells them that they must not write.
+    /// The tensor of try_tensor() for frameworks that know DLPack before 1.0 only. Nothing tells them that they must not write.
     [[nodiscard]] Result<TensorPointer<UnversionedTensor>> try_unversioned_tensor(WeightId weight, Stream stream) {
         return make<UnversionedTensor>(weight, &stream);
     }

@@ -28,7 +28,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// How many passes a TimelineRecorder keeps, and with how many events of the device.
 struct TimelineRecorderConfig {
-    std::uint32_t passes = 8;            ///< the last so many; at least 1
+    std::uint32_t passes = 8;            ///< how many of the last passes are kept; at least 1
     std::uint32_t most_events = 262144;  ///< what begins when they are used up is not recorded
 };
 
@@ -94,7 +94,7 @@ public:
         enqueue();
         kernel_ends(stream);
     }
-    /// The same in two calls.
+    /// As above, in two calls: before and after the kernel is enqueued.
     /// @{
     void kernel_begins(std::string_view name, Stream stream);
     void kernel_ends(Stream stream);

@@ -40,7 +40,7 @@ public:
     static constexpr std::uint64_t max_parts = std::uint64_t{1} << 20;            ///< of one split()
     static constexpr std::uint64_t max_alignment_bytes = std::uint64_t{2} << 20;  ///< of a storage
 
-    /// Makes room for so many weights and storages in all. More or fewer may follow.
+    /// Makes room for these numbers of weights and storages in all. More or fewer may follow.
     void reserve(std::size_t weights, std::size_t storages);
 
     /// Adds a storage of `bytes` bytes, 0 included. Returns no_storage after an error.

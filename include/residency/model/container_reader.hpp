@@ -74,7 +74,7 @@ public:
 
     /// Reads a count of at most `max` elements of at least `min_bytes_each` bytes each, which the section must still hold.
     [[nodiscard]] std::uint64_t count(std::uint64_t max, std::uint64_t min_bytes_each);
-    /// Reads a text of at most so many bytes.
+    /// Reads a text of at most `max_bytes` bytes.
     [[nodiscard]] std::string text(std::uint64_t max_bytes) {
         const auto chars = array<char>(max_bytes);
         return {chars.begin(), chars.end()};

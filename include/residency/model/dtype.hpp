@@ -14,7 +14,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// The type of a weight's elements: a name of 1 … max_name_bytes bytes, and the bits of a block of so many elements. Plain types
+/// The type of a weight's elements: a name of 1 … max_name_bytes bytes, the elements of a block, and the bits of a block. Plain types
 /// have blocks of one element. A regular value without dynamic memory; two are equal if their names and numbers are.
 class DType {
 public:

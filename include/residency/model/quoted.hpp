@@ -18,7 +18,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 /// direction of writing) and of what is not UTF-8 becomes \xNN. Everything else stays.
 [[nodiscard]] RESIDENCY_INLINE std::string escaped(std::string_view text);
 
-/// The same of at most `longest` bytes of `text`; leaves out the middle of a longer one.
+/// escaped() of at most `longest` bytes of `text`; leaves out the middle of a longer one.
 [[nodiscard]] RESIDENCY_INLINE std::string shortened(std::string_view text, std::size_t longest);
 
 /// `text` in double quotes, for a message: shortened, with \ before quotes and backslashes.

@@ -103,7 +103,7 @@ public:
 
     /// Whether passes follow one another.
     [[nodiscard]] Cycle cycle() const noexcept { return data_ ? data_->cycle : Cycle::cyclic; }
-    /// The same as a truth value.
+    /// Whether cycle() is Cycle::cyclic.
     [[nodiscard]] bool is_cyclic() const noexcept { return cycle() == Cycle::cyclic; }
     /// Catalog::hash of the catalog that it was made for.
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return data_ ? data_->catalog_hash : 0; }
@@ -115,7 +115,7 @@ public:
     [[nodiscard]] std::uint32_t storage_count() const noexcept { return data_ ? data_->storage_count : 0; }
     /// The steps that read each storage.
     [[nodiscard]] UseOrder use_order() const { return use_order(size()); }
-    /// The same of a pass that ends after so many steps. Precondition: steps <= size().
+    /// The steps that read each storage in a pass that ends after `steps` steps. Precondition: steps <= size().
     [[nodiscard]] UseOrder use_order(std::uint32_t steps) const;
 
     /// The same steps with these durations; none: not known. Error invalid_argument: not one for each step, a negative

@@ -9,7 +9,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
-/// Above so many steps exact_bound() of packed weights takes too long.
+/// The most steps for which exact_bound() of packed weights does not take too long.
 inline constexpr std::uint32_t exact_bound_steps = 400;
 
 /// The exact bound of a pass that streams packed weights, at latency 0 of the link and byte granularity. Of each storage a share is raw and

@@ -80,7 +80,8 @@ struct UnpackChoice {
                                                                     std::uint64_t budget_bytes,
                                                                     const plan::Options& options);
 
-/// The same where what stays unpacked is known. Makes no plan. Error budget: below the floor of that layout.
+/// The layout in which exactly those storages stay unpacked. `stays`: by storage. Makes no plan. Error budget: below the floor of that
+/// layout.
 [[nodiscard]] RESIDENCY_INLINE Result<UnpackChoice> keep_unpacked(const UnpackProblem& problem, std::vector<bool> stays,
                                                                   std::uint64_t budget_bytes);
 

@@ -113,7 +113,7 @@ template <Device D>
     if (auto sent = device.copy({{base + end, timer.table, table_bytes}}, *timer.stream); !sent) {
         return sent.error();
     }
-    // The median time of so many launches, which share the parts, `times` times.
+    // The median time of `times` rounds of `launches` launches, among which the parts of a round are shared out.
     const auto seconds_of = [&](std::size_t launches, std::size_t times) -> Result<double> {
         std::array<double, 5> seconds{};
         for (std::size_t turn = 0; turn <= seconds.size(); ++turn) {  // the first warms up

@@ -40,7 +40,7 @@ public:
         share_ = share;
         return threads_.try_start_some(threads, [this] { work(); });
     }
-    /// The next range: so many bytes, up to its most, and all pages are there. Blocks. Error out_of_memory.
+    /// The next range: its first `bytes` bytes, up to the most it was made for, with all pages there. Blocks. Error out_of_memory.
     [[nodiscard]] Result<std::shared_ptr<host::Region>> take(std::uint64_t bytes) {
         std::unique_lock lock{mutex_};
         Range& range = ranges_[taken_];

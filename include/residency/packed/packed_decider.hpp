@@ -52,7 +52,7 @@ public:
         /// Unpacks on the device; the caller's, and outlives the Residency. Null: fine where no weight is packed.
         const Unpacker<D>* unpacker = nullptr;
         plan::Options options{};
-        /// See PlannedDecider::Config. What a lease unpacks has a place of its own for so many leases on consecutive steps.
+        /// See PlannedDecider::Config. What a lease unpacks shares its place with no other lease on this number of consecutive steps.
         std::uint32_t leases_at_once = 1;
         std::uint32_t storages_at_once = 0;               ///< see PlannedDecider::Config
         std::optional<plan::Link> link{};                 ///< unset: measured when the Residency is made
@@ -185,7 +185,7 @@ private:
         config.pool = config_.pool;
         return config;
     }
-    /// The same steps, of what travels.
+    /// The steps of `schedule` over the stored catalog, whose storages are what travels.
     [[nodiscard]] Result<Schedule> stored_schedule(const Schedule& schedule) const;
     /// The problem of unpacking for the schedule that was prepared last.
     [[nodiscard]] packed::UnpackProblem unpack_problem(const D& device) const;

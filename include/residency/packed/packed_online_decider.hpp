@@ -50,12 +50,12 @@ public:
         Evictor evictor{};
         Prefetcher prefetcher{};
         typename Pool::Config pool{};
-        /// See OnlineDecider::Config. There is room to unpack the largest so many together.
+        /// See OnlineDecider::Config. There is room to unpack this number of the largest storages together.
         std::uint32_t storages_at_once = 0;
         /// Unpacks on the device; the caller's, and outlives the Residency. Null: fine where no weight is packed.
         const Unpacker<Device>* unpacker = nullptr;
-        /// Leases that are open together. There is room for what so many ask for, packed and unpacked: as many storages as storages_at_once
-        /// says, or one. More than that need room where a storage that two leases share lies.
+        /// The number of leases that are open together. There is room for what they ask for, packed and unpacked: each for storages_at_once
+        /// storages, or for one if that is 0. More leases need room where a storage lies that two of them share.
         std::uint32_t leases_at_once = 1;
     };
 

@@ -34,7 +34,7 @@ public:
 
     /// Whether it packs that form, in parts of codec::part_bytes.
     [[nodiscard]] virtual bool takes(PackedForm form) const noexcept = 0;
-    /// Device memory that a batch of so many tasks needs for itself.
+    /// Bytes of device memory that a batch of `tasks` tasks needs beside its input and output.
     [[nodiscard]] virtual std::uint64_t workspace_bytes(std::size_t tasks) const noexcept = 0;
     /// Enqueues what packs each task, to be of a form that it takes, into the bytes that the host's codec makes of it, unpacks them again and compares. A task that has no
     /// room for them becomes a copy of its raw bytes, for which there always is room. Does not block. Errors: the device's own.

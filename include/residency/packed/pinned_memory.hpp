@@ -29,7 +29,8 @@ template <Device D>
     return HostAllocation{std::move(held), {data, static_cast<std::size_t>(bytes)}};
 }
 
-/// The same, of pages that were touched before, with what was written there. Where the device cannot pin them, memory of its own takes their bytes.
+/// Pins the pages of a region, which were touched before and keep their bytes. Where the device cannot pin them, pinned memory of its own
+/// gets a copy of the bytes.
 template <Device D>
 [[nodiscard]] Result<HostAllocation> try_pin(D& device, std::shared_ptr<host::Region> region) {
     const std::span<std::byte> memory = region->span();

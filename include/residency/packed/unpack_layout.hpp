@@ -16,7 +16,7 @@ struct UnpackLayout {
     /// No place: kernels read the storage as it travels, or no step reads it and it is larger than what steps share; or it is found.
     static constexpr std::uint64_t none = UINT64_MAX;
     static constexpr std::uint64_t alignment_bytes = 512;  ///< of each place
-    /// Of a place for so many raw bytes.
+    /// The bytes of a place for a storage of `raw_bytes` raw bytes.
     [[nodiscard]] static constexpr std::uint64_t place_bytes(std::uint64_t raw_bytes) noexcept {
         return pool::round_up(raw_bytes, alignment_bytes);
     }

@@ -167,7 +167,7 @@ private:
         return waited;
     }
     [[nodiscard]] Status enqueue_wanted(typename D::Stream stream);
-    /// The same where the tasks go with the launch, of which there is one.
+    /// Enqueues the unpacking of what is wanted to places that were found: one launch, whose parameters are the tasks.
     [[nodiscard]] Status enqueue_found(typename D::Stream stream);
     /// Finds a place for each wanted storage beside what leases cover.
     [[nodiscard]] Status find_places();

@@ -93,7 +93,7 @@ public:
 
     /// Blocks. Gives everything back; after a failure, another call goes on.
     [[nodiscard]] Status try_close();
-    /// The same. What fails twice is left behind.
+    /// Calls try_close() twice at most. What fails twice is left behind.
     void close() noexcept;
     void abandon() noexcept;
     /// @}

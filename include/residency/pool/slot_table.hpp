@@ -26,7 +26,7 @@ public:
 
     /// The slot that has been free for longest, so that neighbours stay together. Allocates nothing.
     [[nodiscard]] std::optional<std::size_t> take() noexcept;
-    /// The first of so many neighbours, taken as one. Precondition: the table packs. Allocates nothing.
+    /// Takes `count` neighbouring slots as one, and returns the first. Precondition: the table packs. Allocates nothing.
     [[nodiscard]] std::optional<std::size_t> take(std::size_t count) noexcept;
     /// Gives back what take() gave. Allocates nothing.
     void give_back(std::size_t slot) noexcept;

@@ -98,7 +98,7 @@ public:
         abandon();
         return {};
     }
-    /// The same. What fails twice is left behind.
+    /// Gives everything back, as try_close(). What fails twice is left behind.
     void close() noexcept {
         for (const DriverPool& pool : pools_) {
             if (device_->destroy_pool(pool.handle)) { continue; }

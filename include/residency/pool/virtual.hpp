@@ -88,7 +88,7 @@ public:
 
     /// Blocks. Gives everything back. On failure arrange() or try_close() go on from there. Precondition: every stream is drained.
     [[nodiscard]] Status try_close();
-    /// The same. What fails twice is left behind.
+    /// Gives everything back, as try_close(). What fails twice is left behind.
     void close() noexcept;
     void abandon() noexcept;  ///< forgets everything without a call of the device, which is broken
 

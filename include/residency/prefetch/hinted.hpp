@@ -63,7 +63,7 @@ public:
         for (const Hint& each : hints) { take(each); }
         return {};
     }
-    /// The same.
+    /// As above, with a list.
     [[nodiscard]] Status hint(std::initializer_list<Hint> hints) {
         return hint(std::span{hints.begin(), hints.size()});
     }

@@ -59,7 +59,7 @@ public:
             },
             later);
     }
-    /// The same for a write, an allocation or a deallocation.
+    /// Checks a write, an allocation or a deallocation. Parameters: as of read().
     template <class Later>
     void write(const void* at, std::uint64_t bytes, const Access& access, const VectorClock& clock, bool exclusive,
                Content content, Later&& later) {

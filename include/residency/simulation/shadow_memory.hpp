@@ -57,7 +57,7 @@ public:
         hint_ = first;
     }
 
-    /// The same for a write. `content`: written, or freed by a deallocation. Freed bytes stay freed.
+    /// Notes and checks a write, as read(). `content`: written, or freed by a deallocation. Freed bytes stay freed.
     template <class Sink>
     void write(AccessLists& lists, std::uint64_t begin, std::uint64_t end, const Access& access,
                const VectorClock& clock, bool exclusive, Content content, Sink& sink) {

@@ -207,9 +207,9 @@ public:
     Status launch(Stream stream, Kernel kernel);
     /// Names a stream in later reports and traces.
     Status name_stream(Stream stream, std::string_view name);
-    /// Declares that the host reads (writes) pinned host memory now.
+    /// Declares that the host reads pinned host memory now.
     Status host_read(const void* at, std::uint64_t bytes) { return host_access(at, bytes, false); }
-    /// The same, for a write.
+    /// Declares that the host writes to pinned host memory now.
     Status host_write(void* at, std::uint64_t bytes) { return host_access(at, bytes, true); }
     /// Lets virtual time pass in which the host makes no call.
     void spend(std::chrono::nanoseconds duration);
@@ -265,7 +265,7 @@ private:
     /// Counts a call, charges the host for it, and fails where it is to fail.
     Status enter(CallKind kind, std::chrono::nanoseconds more = {});
     [[nodiscard]] static Error failure(ErrorKind kind, CallKind call, const std::string& text, std::uint64_t bytes = 0);
-    /// The same, and a report.
+    /// A failure that the checker also reports, at `at`.
     [[nodiscard]] Error misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at = nullptr,
                                std::uint64_t bytes = 0);
     /// Reports a handle that finds nothing.

@@ -105,7 +105,7 @@ private:
         const std::lock_guard lock{mutex_};
         return !is_withdrawn(job);
     }
-    /// The same, under mutex_.
+    /// Whether this generation of the job's slot was withdrawn. Precondition: mutex_ is locked.
     [[nodiscard]] bool is_withdrawn(const Job& job) const {
         const std::vector<std::uint32_t>& withdrawn = progress_[job.slot].withdrawn;
         return std::ranges::find(withdrawn, job.generation) != withdrawn.end();

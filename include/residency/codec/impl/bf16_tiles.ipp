@@ -77,7 +77,7 @@ struct Window {
     return window_of(best, 0);
 }
 
-/// Blocks that hold so many entries of one group.
+/// How many blocks hold `entries` entries of one group.
 [[nodiscard]] constexpr std::uint32_t blocks_of(std::uint32_t entries) noexcept {
     return entries <= escape_entries ? 1 : 1 + (entries - escape_entries + escape_entries - 2) / (escape_entries - 1);
 }

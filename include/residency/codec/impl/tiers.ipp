@@ -151,8 +151,8 @@ void store_lane(const std::uint32_t (&words)[F::lane_words], std::uint32_t lane,
         }
     }
 }
-/// Calls use(offset, first, count) for each range of a lane's rest: `count` of its words, from `first` on, lie from that byte on in the plane S of
-/// so many lanes.
+/// Calls use(offset, first, count) for each range of a lane's rest: `count` of its words, from `first` on, lie at byte `offset` of the
+/// plane S, which has `lanes` lanes.
 template <class F, class Use>
 void for_each_rest(std::uint32_t lane, std::uint32_t lanes, Use&& use) noexcept {
     use(std::size_t{lane} * F::front_words * 4, 0U, F::front_words);

@@ -155,7 +155,7 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     problem.budget_bytes = budget_bytes;
     plan::Options options = options_;
     options.catalog_hash = catalog.hash();
-    // With them the planner may take an image of their order, on which so many storages could need more chunks than the floor says.
+    // With these the planner may keep the order of the file, in which storages_at_once_ storages may need more chunks than the floor says.
     if (options.captured && storages_at_once_ == 0) {
         options.source_offsets = detail::source_offsets(catalog, problem);
     }

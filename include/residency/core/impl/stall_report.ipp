@@ -27,10 +27,10 @@ namespace core {
 
 namespace detail {
 
-// A pass that is so much longer than its kernels counts as one without stalls.
+// A pass counts as one without stalls if it takes at most this many times as long as its kernels.
 inline constexpr double without_stalls = 1.01;
 
-// A pass that copies so many times what its plan has copies of does not follow it.
+// A pass follows its plan if it copies at most this many times the bytes of the plan.
 inline constexpr double follows_plan = 1.1;
 
 [[nodiscard]] inline std::string ms_of(double seconds) {

@@ -121,7 +121,7 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
                               "safetensors, GGUF, what PyTorch, ExecuTorch or AOTInductor saved, or a manifest"}};
 }
 
-/// The same, of the format that it looks like.
+/// Reads a model file in the format that its first bytes show.
 [[nodiscard]] inline Result<ModelFile> read_input(const Input& input, const ReadOptions& options) {
     std::string start;
     const auto format = format_of(input, start);

@@ -60,7 +60,7 @@ inline void append_escaped(std::string& out, std::string_view text, bool in_quot
     }
 }
 
-/// The same of at most `longest` bytes of `text`, without the middle of a longer one.
+/// Appends at most `longest` bytes of `text`, escaped, without the middle of a longer one.
 inline void append_shortened(std::string& out, std::string_view text, std::size_t longest, bool in_quotes) {
     if (text.size() <= longest) { return append_escaped(out, text, in_quotes); }
     // A character is not cut: of valid text none has more than three bytes after its first.

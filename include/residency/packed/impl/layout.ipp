@@ -197,7 +197,8 @@ inline double pass_seconds(double link_seconds, double kernel_seconds) noexcept 
     return (std::max)(link_seconds, kernel_seconds) + 1e-3 * (std::min)(link_seconds, kernel_seconds);
 }
 
-/// What a layout leaves to plan, and about how long a pass takes. Errors: of a malformed problem. None: the budget is too small.
+/// The layout, what it leaves to plan, and an estimate of the time of a pass, without a plan. Errors: of a malformed problem. None: the
+/// budget is too small.
 inline Result<std::optional<UnpackChoice>> estimate(const UnpackProblem& problem, std::vector<bool> stays,
                                                     std::uint64_t budget_bytes) {
     UnpackChoice result;
@@ -228,10 +229,10 @@ struct Candidate {
     UnpackChoice choice;
 };
 
-/// What else may stay is tried in so few storages one by one.
+/// Up to this number of storages, each is tried by itself: may it stay too?
 inline constexpr std::size_t few_storages = 256;
 
-/// The same, where of the storages that may stay each that still fits stays too, in this order.
+/// Adds storages to a layout: in this order, each that still fits stays unpacked too.
 inline Result<UnpackChoice> fill_up(const UnpackProblem& problem, std::span<const std::uint32_t> order,
                                     UnpackChoice choice, std::uint64_t budget_bytes) {
     std::vector<bool> stays = choice.layout.stays;
