@@ -221,8 +221,8 @@ Error ChunkMissHandler<Pool>::no_room_for(std::uint32_t chunk) const {
                           " are leased beside them or stay; ";
     message += leased > 0
                    ? "end leases first, or plan for as many steps as are leased together: policies.leases_at_once"
-                   : "raise the budget, or ask for less at once; policies.storages_at_once has the budget checked for "
-                     "so many storages when the Residency is made";
+                   : "raise the budget, or ask for less at once; with policies.storages_at_once, the budget is "
+                     "checked for that number of storages when the Residency is made";
     return Error{ErrorKind::budget, std::move(message),
                  BudgetNumbers{asked, plan.budget_bytes(), held, plan.floor_bytes(), UINT32_MAX}};
 }
