@@ -12,7 +12,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// On which slot each chunk of an image lies when a plan comes into force. Every pinned chunk keeps its bytes and its address. A
 /// pinned chunk lies on its own slot of the plan, or it is *misplaced*: on a slot of the ring if one is free, else on any other free
-/// slot, else on an extra slot beyond the plan.
+/// slot, else on an extra slot beyond the plan. A chunk is never moved within the device: it is mapped, and its bytes are copied again.
 struct ChunkPlacement {
     std::vector<std::uint32_t> table;             ///< by chunk: its slot, or none
     std::uint32_t slots = 0;                      ///< the plan's slots, and extra ones for misplaced chunks

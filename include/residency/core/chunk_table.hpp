@@ -37,7 +37,7 @@ public:
     /// By chunk: is_there().
     [[nodiscard]] std::vector<bool> all_there() const;
 
-    /// Whether the plan gives a chunk a slot that it gives to no other chunk.
+    /// Whether a chunk is the sole owner of its slot: the plan gives that slot to no other chunk.
     [[nodiscard]] bool is_sole_owner(std::uint32_t chunk) const noexcept { return is_sole_owner_[chunk]; }
     /// Whether a chunk never leaves while the plan is followed: it is resident, and the sole owner of its slot.
     [[nodiscard]] bool stays(std::uint32_t chunk) const noexcept { return stays_[chunk]; }

@@ -14,7 +14,8 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Which steps have ended. Steps are numbered across passes and end in order: a step ends when a later one is current and no lease that
-/// counts to it is open. For the steps of the last two passes, the end is known as a point of each consumer stream.
+/// counts to it is open. A lease counts to the last step until whose end the plan leaves its bytes alone (LiveRanges). For the steps of the
+/// last two passes, the end is known as a point of each consumer stream.
 class StepRetirement {
 public:
     StepRetirement() = default;

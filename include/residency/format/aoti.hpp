@@ -34,8 +34,10 @@ enum class AotiLayout : std::uint8_t {
     padded,     ///< each padded to 64 bytes
 };
 
-/// Blocks. Reads a weights blob alone (AOTInductor's MODEL_weights.blob), given the constants in the order of the blob. Each
-/// constant gets a storage of its own. Error malformed: the sizes do not add up to that of the blob.
+/// Blocks. Reads a weights blob alone (AOTInductor's MODEL_weights.blob): the bytes of all constants of a compiled model, one after
+/// another.
+/// `constants` have the order of the blob. Each constant gets a storage of its own. Error malformed: the sizes do not add up to that of the
+/// blob.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_blob(const Input& input,
                                                                     std::span<const AotiConstant> constants,
                                                                     AotiLayout layout = AotiLayout::automatic);

@@ -131,7 +131,7 @@ public:
     /// @}
 
 private:
-    /// The number of an event in its frame.
+    /// A mark is an event that is recorded in a stream so that its time is read later. This is its number in its frame.
     using Mark = std::uint32_t;
     static constexpr Mark none = UINT32_MAX;
     /// Two events tell times that differ by less from the truth, as a driver's float tells them.
