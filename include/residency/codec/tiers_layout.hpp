@@ -115,7 +115,7 @@ RESIDENCY_HOST_DEVICE std::uint32_t zip(std::uint32_t a, std::uint32_t b) noexce
     return (a & 0xffU) | (a & 0xff00U) << 8 | (b & 0xffU) << 8 | (b & 0xff00U) << 16;
 #endif
 }
-/// The same for the upper two.
+/// The upper two bytes of a, each below the one of b.
 RESIDENCY_HOST_DEVICE std::uint32_t zip_upper(std::uint32_t a, std::uint32_t b) noexcept {
 #ifdef __CUDA_ARCH__
     return __byte_perm(a, b, 0x7362);

@@ -53,7 +53,7 @@ public:
 #endif
     /// A change of the budget, the schedule or the plan made the graph invalid, or the timing of one of capture_timed has ended: capture again.
     [[nodiscard]] bool is_stale() const noexcept { return session_ == nullptr || session_->is_stale(captured_); }
-    /// Of one of capture_timed: whether more launches say more of the times of its steps.
+    /// For a graph of capture_timed: whether further launches tell more about the times of its steps.
     [[nodiscard]] bool is_learning() const noexcept { return session_ != nullptr && session_->is_learning(captured_); }
 
 private:

@@ -133,7 +133,7 @@ private:
         context_->counters->evicted_bytes += plan_.chunk_bytes();
         if (context_->events != nullptr) { tell_eviction(chunk); }
     }
-    /// Of each storage that has bytes in the chunk.
+    /// Tells the handler of events that each storage with bytes in the chunk was evicted.
     void tell_eviction(std::uint32_t chunk) noexcept {
         const std::uint64_t begin = chunk * plan_.chunk_bytes(), end = begin + plan_.chunk_bytes();
         for (const std::uint32_t s : contents_.storages(chunk)) {
@@ -318,7 +318,7 @@ Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storage
 template <pool::PlannedPool Pool>
 Status ChunkStore<Pool>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
     table_.lose(chunk);
-    // What no step reads is in no graph.
+    // Graphs read no chunk that has no slot in the plan: they stay valid.
     if (plan_.slot_of_chunk(chunk) != none) { ++mapping_generation_; }
     if (auto moved = pool_.remap(chunk, slot); !moved) {
         is_unmapped_ = pool_.slot_of(chunk) != table_.slot(chunk);

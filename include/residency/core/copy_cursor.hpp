@@ -47,9 +47,9 @@ public:
     /// True: a one-shot plan starts again, on memory that another pass has used.
     bool begin_pass() noexcept;
     void end_pass() noexcept;
-    /// Call `call`, which was enqueued in part, comes again, and those after it.
+    /// Makes `call`, which was enqueued in part, the next one. The calls after it follow again.
     void go_back_to(std::uint64_t call) noexcept { next_ = call; }
-    /// Of a cyclic plan, after end_pass(): leaves out what was not enqueued of passes that have ended. True: there was something.
+    /// For a cyclic plan, after end_pass(): skips calls of ended passes that were not enqueued. True: there were some.
     bool skip_to_pass() noexcept;
 
     /// Whether the next call must look at what memory holds, instead of relying on the calls before it.

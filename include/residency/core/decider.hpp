@@ -128,7 +128,7 @@ public:
     [[nodiscard]] virtual Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                          const pool::Requirements& requirements) = 0;
     [[nodiscard]] virtual BudgetLimits limits() const noexcept = 0;
-    /// What the transport brings of the catalog that was prepared: the same storages, with the bytes in which they travel.
+    /// The prepared catalog as the transport brings it: the same storages, each with the bytes in which it travels.
     [[nodiscard]] virtual Catalog stored_catalog(const Catalog& catalog) const { return catalog; }
     /// Whether storages that must stay resident are part of the decider's memory. Otherwise the session holds them.
     [[nodiscard]] virtual bool holds_residents() const noexcept = 0;
@@ -191,7 +191,7 @@ public:
 
     /// Enqueues copies of whole storages that must stay resident, where holds_residents(). Precondition: no lease is open.
     [[nodiscard]] virtual Status bring_residents(std::span<const StorageId>) { return {}; }
-    /// Where nothing streams: enqueues copies of what steps read and the device does not hold, so that no pass brings anything. What an open
+    /// If nothing streams, enqueues copies of what steps read and the device does not hold, so that no pass brings anything. What an open
     /// lease is in the way of comes later. Precondition: the streams are drained. Blocks where something lies elsewhere than planned.
     [[nodiscard]] virtual Status bring_everything() { return {}; }
     /// Withdraws what was announced to the transport.

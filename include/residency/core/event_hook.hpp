@@ -44,7 +44,7 @@ public:
     /// The handler is being called.
     [[nodiscard]] bool is_telling() const noexcept { return is_telling_; }
     void mute(bool is_muted) noexcept { is_muted_ = is_muted; }
-    /// Nothing is told any more.
+    /// The handler is not called any more.
     void close() noexcept { handler_ = nullptr; }
 
     void pass_began(std::uint64_t pass) noexcept {
@@ -57,7 +57,7 @@ public:
         pass_ = pass;
         tell({.kind = EventKind::graph_launched, .counters = &counters});
     }
-    /// Of a lease: it begins or ends, or its wait does.
+    /// A lease, or its wait, begins or ends.
     void of_lease(EventKind kind, const AccessPoint& access, std::uint64_t lease, StorageId storage) noexcept {
         tell({.kind = kind, .steps = steps_of(access), .lease = lease, .storage = storage});
     }
@@ -70,7 +70,7 @@ public:
     void budget_changed(const BudgetChange& change) noexcept {
         tell({.kind = EventKind::budget_changed, .bytes = change.budget_bytes, .change = &change});
     }
-    /// Of a pass that may be over.
+    /// A stall was read. `pass`: the one in which it was, which may be over.
     void stalled(std::uint64_t pass, const StepRange& steps, StorageId storage, std::chrono::nanoseconds duration,
                  StallCause cause) noexcept {
         const std::uint64_t now = std::exchange(pass_, pass);

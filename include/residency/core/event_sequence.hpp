@@ -119,7 +119,7 @@ Status EventSequence<D>::order_after(EventPoint point, typename D::Stream other)
 template <Device D>
 Status EventSequence<D>::poll() {
     if (in_capture_ || complete_ == issued_) { return {}; }
-    // After a host that waited, the last one is complete, and so are all: one question.
+    // If the host has waited, the last point is complete, and so are all: ask for that one first.
     auto all = device_->is_complete(event(issued_));
     if (!all) { return all.error(); }
     if (*all) {

@@ -72,8 +72,8 @@ public:
     /// is null, and so is any of a lease that has ended.
     [[nodiscard]] const std::byte* data(WeightId weight) const& noexcept { return address_of<std::byte>(weight); }
     const std::byte* data(WeightId weight) const&& = delete;
-    /// Where a weight lies that kernels read packed (codec/bf16_tiles.cuh); no data: kernels read it raw, at data(). Precondition: the lease
-    /// covers the weight.
+    /// The packed bytes of a weight that kernels read packed (codec/bf16_tiles.cuh); no data: kernels read it raw, at data(). Precondition:
+    /// the lease covers the weight.
     [[nodiscard]] PackedWeight packed(WeightId weight) const& noexcept {
         check(weight);
         return is_leased(weight) ? session_->packed(weight) : PackedWeight{};
@@ -207,7 +207,7 @@ public:
         RESIDENCY_ASSERT(session_ != nullptr, "the ticket is spent");
         return try_lease(session_->pass_stream());
     }
-    /// The same, on another stream.
+    /// As above, on another stream.
     [[nodiscard]] Result<Lease<D>> try_lease(Stream stream) {
         RESIDENCY_ASSERT(session_ != nullptr, "the ticket is spent");
         Lease<D> lease{std::exchange(session_, nullptr), id_};

@@ -58,7 +58,7 @@ public:
     }
 
     [[nodiscard]] std::uint64_t open_leases() const noexcept { return leases_.open_leases(); }
-    /// Of the last pass that ended.
+    /// The lease of the last ended pass that was longest in the way.
     [[nodiscard]] const HeldLease& held_lease() const noexcept {
         return pass_ == shared_->counters.passes ? held_before_ : held_;
     }

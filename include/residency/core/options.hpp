@@ -13,7 +13,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Of free device memory, what an automatic budget leaves to others.
+/// The free device memory that an automatic budget leaves to others.
 inline constexpr std::uint64_t default_reserve_bytes = std::uint64_t{512} << 20;
 
 /// What a Residency with an evictor and a prefetcher is made with.

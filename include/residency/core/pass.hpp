@@ -70,7 +70,7 @@ public:
         if (session_ == nullptr) { return ended(); }
         return lease(ask(what, session_->pass_stream()));
     }
-    /// The same, on another stream, or of a list of weights.
+    /// As above, on another stream, or for a list of weights.
     /// @{
     template <Acquirable What>
     [[nodiscard]] Result<Lease<D>> try_acquire(const What& what, Stream stream) {
@@ -94,7 +94,7 @@ public:
         if (!id) { return failed(id.error()); }
         return Ticket<D>{session_, *id};
     }
-    /// The same, of a list of weights.
+    /// As above, for a list of weights.
     [[nodiscard]] Result<Ticket<D>> try_request(std::initializer_list<WeightId> weights) {
         return try_request(std::span{weights.begin(), weights.size()});
     }

@@ -77,7 +77,7 @@ public:
     /// Enqueues what waited for the end of the lease.
     void end_lease(const LeaseToken& token) noexcept;
     void begin_pass() noexcept;
-    /// Of a pass that ends before the last step, what follows is left out, and the next pass is brought.
+    /// If the pass ends before the last step, skips the copies for the steps that it has left out, and goes on with those of the next pass.
     void end_pass() noexcept;
     /// Passes are expected to end after `steps` steps: what only later steps need is not enqueued. A captured pass always has all steps.
     void expect_steps(std::uint32_t steps) noexcept;
@@ -97,8 +97,8 @@ public:
         announced_ = 0;
     }
 
-    /// Where nothing streams: brings all residents, at home, except where a lease is in the way. The streams are drained. Blocks if chunks lie
-    /// elsewhere, or a use was lost.
+    /// If nothing streams, brings all residents to their homes, except where a lease is in the way. The streams are drained. Blocks if
+    /// chunks lie elsewhere, or a use was lost.
     [[nodiscard]] Status bring_everything();
 
     /// Brings memory to the state in which a graph of a pass begins and ends: residents are there, and calls [0, cut) of the pass.
@@ -203,7 +203,8 @@ void PlanPlayer<Pool>::start(const plan::Problem& problem) {
     calls_ = CopyCursor{plan};
     cut_short_ = UINT64_MAX;
     reads_ = reads_of(problem);
-    // Where a change of the schedule failed, the plan in force is not for what was prepared last: no lease lives on then.
+    // If a change of the schedule failed, the plan in force is for other steps than `problem`: then each lease lasts for its own steps
+    // alone.
     live_ = reads_.steps() == plan.steps() ? LiveRanges{plan, reads_} : LiveRanges{};
     residents_.start(problem);
     if (unplanned_ > 0) { calls_.verify_a_pass(); }
@@ -451,7 +452,7 @@ Status PlanPlayer<Pool>::bring_everything() {
     if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
     if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
     if (!store_->has_remapped() || unplanned_ + resident_leases_ + steps_.open_leases() > 0) { return {}; }
-    // Where residents had to leave their places, what no step reads leaves in turn.
+    // Residents may have left their homes for storages that no step reads. Now these leave, and the residents return.
     if (!uses_->records_residents()) { return {}; }
     if (auto restored = store_->restore_remapped(); !restored) { return restored; }
     return loader_->load_absent(store_->plan().residents());
@@ -464,7 +465,7 @@ Status PlanPlayer<Pool>::reach_cut() {
     if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
     if (auto restored = store_->restore_remapped(); !restored) { return restored; }
     if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
-    // What a pass begins with is not there where the pass before has ended early.
+    // After a pass that ended early, what the next pass begins with may not be there.
     if (auto begun = loader_->load_absent(plan.residents()); !begun) { return begun; }
     for (std::uint32_t k = 0; k < plan.cut(); ++k) {
         const bool is_any_absent = any_chunk(plan, plan.copies(plan.calls()[k]),

@@ -29,11 +29,11 @@ public:
 
     /// Blocks. Changes the cap, and tells the evictor. Precondition: recorded uses are complete.
     ///
-    /// Of a ResizablePool, leased storages stay where they are, and count. As many others leave as have to, by the evictor's order, and
-    /// those that lie in memory to be given back are copied within the device. On failure the old cap is in force, with fewer storages
-    /// on the device.
+    /// In a ResizablePool, leased storages stay where they are, and count. Other storages leave, as many as have to, in the evictor's
+    /// order. Those that stay but lie in memory to be given back are copied within the device. On failure the old cap is in force, with
+    /// fewer storages on the device.
     ///
-    /// Of any other pool, every storage leaves. With leases open: error wrong_state, and nothing has changed. If the device refuses the
+    /// With any other pool, every storage leaves. With leases open: error wrong_state, and nothing has changed. If the device refuses the
     /// memory, the old cap is in force, or, if it refuses that too, the pool is closed, to be opened under the old cap.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
     /// Blocks. Every storage leaves, and the pool is closed. No lease is open. Afterwards, and after a failure, the evictor has to be told,

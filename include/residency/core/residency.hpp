@@ -194,7 +194,7 @@ public:
     [[nodiscard]] Status try_refresh(std::span<const WeightId> weights, Write&& write) {
         return refreshed(weights, write);
     }
-    /// The same, of a list of weights, or of one.
+    /// As above, for a list of weights, or for one.
     /// @{
     template <std::invocable Write>
     [[nodiscard]] Status try_refresh(std::initializer_list<WeightId> weights, Write&& write) {
@@ -205,7 +205,7 @@ public:
         return refreshed(std::span<const WeightId>{&weight, 1}, write);
     }
     /// @}
-    /// The same for every weight that is not mutable.
+    /// As above, for all weights that are not mutable.
     template <std::invocable Write>
     [[nodiscard]] Status try_refresh_all(Write&& write) {
         return refreshed(std::nullopt, write);
@@ -283,11 +283,11 @@ public:
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return session().budget(); }
     /// The first failure of an operation that cannot report one: the end of a lease or of a pass.
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return session().failure(); }
-    /// Of the weights.
+    /// The catalog of the weights.
     [[nodiscard]] const Catalog& catalog() const noexcept { return session().catalog(); }
-    /// In force.
+    /// The schedule in force.
     [[nodiscard]] const Schedule& schedule() const noexcept { return session().schedule(); }
-    /// Where the weights are used.
+    /// The device that runs the passes.
     [[nodiscard]] Device& device() noexcept { return session().device(); }
     /// The policies of an online composition, for those that take hints.
     [[nodiscard]] Evictor& evictor() noexcept

@@ -127,7 +127,7 @@ public:
     [[nodiscard]] bool is_leased(WeightId weight) const noexcept {
         return shared_.catalog.contains(weight) && shared_.states[index(weight_storage_[index(weight)])].leases > 0;
     }
-    /// Where a weight lies that kernels read packed, while it is leased; no data: it is read raw.
+    /// The packed bytes of a leased weight that kernels read packed; no data: kernels read it raw.
     [[nodiscard]] PackedWeight packed(WeightId weight) const noexcept {
         if (!is_read_packed(weight)) { return {}; }
         const StorageId storage = weight_storage_[index(weight)];
@@ -169,7 +169,7 @@ public:
         const bool times = captured.clock == 0 || (profiler_.is_in_graph() && captured.clock == profiler_.graphs());
         return captured.generation != mapping_generation() || !times;
     }
-    /// Whether more launches of it say more of the times of the steps.
+    /// Whether further launches of a graph tell more about the times of its steps.
     [[nodiscard]] bool is_learning(const CapturedGraph<D>& captured) const noexcept {
         return captured.clock != 0 && !is_stale(captured) && profiler_.wants_launch();
     }
@@ -241,7 +241,7 @@ public:
     [[nodiscard]] Stream pass_stream() const noexcept { return shared_.copy_scheduler.stream_of(pass_consumer_); }
 
 private:
-    /// Whether what is on the device of a weight is its packed form, which a lease does not unpack.
+    /// Whether the device holds a weight in its packed form, and leases do not unpack it.
     [[nodiscard]] bool is_read_packed(WeightId weight) const noexcept {
         const StorageId storage = weight_storage_[index(weight)];
         return std::holds_alternative<PackedHostSource>(shared_.catalog.storage(storage).source) &&
@@ -1080,7 +1080,7 @@ Result<bool> Session<D>::adopt_learned(Schedule schedule) {
         ++replans_;
         return true;
     }
-    // What the device or the transport failed at is said: a transport's failure is said only once.
+    // A failure of the device or of the transport must be returned, since a transport reports each failure only once.
     const ErrorKind kind = changed.error().kind();
     const bool is_refused = kind == ErrorKind::budget || kind == ErrorKind::invalid_argument ||
                             kind == ErrorKind::mismatch || kind == ErrorKind::unsupported;

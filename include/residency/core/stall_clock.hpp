@@ -30,9 +30,9 @@ struct StallWait {
     std::optional<StallCause> miss;  ///< set for a demand miss
 };
 
-/// Times what streams wait for bytes, by events around each wait and around each call of copies, and says why: a demand miss says so itself.
-/// Of any other cause_of_stall() does: a call of copies had to wait for memory where its stream waited for a use, or a prefetch found no room.
-/// Read once the device is done with it; no call blocks.
+/// Measures how long streams wait for bytes, and why, by events around each wait and around each call of copies. A demand miss is a cause
+/// by itself. cause_of_stall() finds the others: a call of copies waited for memory because its stream waited for a use, or a prefetch
+/// found no room. Times are read once the device is done with them; no call blocks.
 template <Device D>
 class StallClock {
 public:

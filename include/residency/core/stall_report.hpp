@@ -35,20 +35,21 @@ struct StallAdvice {
 
 /// What to change, the cause with the longest time first. No advice where nothing stalled.
 struct StallReport {
-    /// Of a planned composition whose last pass missed, or copied clearly more than the plan has copies: both figures, and why. Empty: it
+    /// For a planned composition whose last pass missed, or copied clearly more than the plan does: both figures, and why. Empty: the pass
     /// followed the plan.
     std::string off_plan;
-    /// Of leases that came out of the order of the schedule, in the last pass. Empty: there were none.
+    /// About leases that came out of the order of the schedule, in the last pass. Empty: there were none.
     std::string divergences;
     bool times_first = false;         ///< the steps are still being measured: what else is said here is not certain
     bool divergences_first = false;   ///< they cost something, and what follows may come from them
     std::vector<StallAdvice> advice;  ///< each cause once
-    /// Of the last pass of a timeline: how long the device ran nothing between steps, since the host did not submit in time. Empty: not
+    /// How long the device ran nothing between steps in the last pass of a timeline, since the host did not submit in time. Empty: not
     /// long, or there was no timeline.
     std::string idle;
-    /// Of a planned composition: its step times are longer than the pass that ran. Empty: they are not.
+    /// Says of a planned composition that its step times add up to more than the pass took. Empty: they do not.
     std::string too_long;
-    /// Of a planned composition: which compute times of the plan were neither declared nor measured, or cannot be, why, and what to do. Empty: none.
+    /// For a planned composition: which compute times of the plan were neither declared nor measured, or cannot be, why, and what to do.
+    /// Empty: there are none.
     std::string times;
     std::uint64_t timed_passes = 0;  ///< that it is based on the last of
 

@@ -37,7 +37,7 @@ struct Counters {
     /// Times that a planned composition planned: at construction, for another budget, a schedule that was not in force before, or what was
     /// learned. A return to a schedule at the same budget plans nothing.
     std::uint64_t plans_made = 0;
-    /// Of the demand misses of an online composition, those of a storage that had been on the device before, and was evicted.
+    /// Demand misses of an online composition whose storage had been on the device before, and was evicted.
     std::uint64_t capacity_misses = 0;
     std::uint64_t unpacked_bytes = 0;  ///< raw bytes of the packed storages that leases unpacked
 

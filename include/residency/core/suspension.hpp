@@ -34,7 +34,7 @@ public:
     /// Blocks until what must stay resident is there. Otherwise, after a failure, is_suspended() as before. Where the device refuses to take
     /// memory back too, it is held until the next call of either.
     [[nodiscard]] Status resume(ResidentStore<D>& residents, std::uint64_t cap_bytes);
-    /// What kernels wrote to a storage is not kept: it comes from its source.
+    /// Drops the kept bytes of a storage, which kernels wrote: it comes from its source again.
     void forget(StorageId storage) {
         std::erase_if(saved_, [&](const Saved& each) { return each.storage == storage; });
     }

@@ -69,7 +69,7 @@ public:
     /// Before and behind a launch of a captured pass. 0: it was captured while this observer was not told.
     virtual void graph_comes(std::uint64_t captured, Stream stream) = 0;
     virtual void graph_launched(Stream stream, const Counters& pass) = 0;
-    /// Nothing launches that graph any more; its last launch may still run.
+    /// That graph is not launched any more. Its last launch may still run.
     virtual void graph_ends(std::uint64_t captured) = 0;
 
     /// A session tells it of its work from now on, or no longer.

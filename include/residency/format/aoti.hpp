@@ -35,9 +35,8 @@ enum class AotiLayout : std::uint8_t {
 };
 
 /// Blocks. Reads a weights blob alone (AOTInductor's MODEL_weights.blob): the bytes of all constants of a compiled model, one after
-/// another.
-/// `constants` have the order of the blob. Each constant gets a storage of its own. Error malformed: the sizes do not add up to that of the
-/// blob.
+/// another. `constants` have the order of the blob. Each constant gets a storage of its own. Error malformed: the sizes do not add up to
+/// that of the blob.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_aoti_blob(const Input& input,
                                                                     std::span<const AotiConstant> constants,
                                                                     AotiLayout layout = AotiLayout::automatic);

@@ -57,7 +57,7 @@ public:
         return writer;
     }
 
-    /// The same, of a list.
+    /// As above, with a list.
     [[nodiscard]] static Result<SafetensorsWriter> try_create(
         const std::string& path, std::initializer_list<SafetensorsTensor> tensors,
         std::initializer_list<ModelFile::Metadata> metadata = {}) {

@@ -158,7 +158,7 @@ private:
         std::uint32_t block = 0;              ///< index in blocks_
         std::uint64_t offset = 0, bytes = 0;  ///< in the file
         std::uint64_t at = 0;                 ///< offset in the block
-        /// Of a packed storage, whose raw bytes are the range; null: the bytes lie in the file as they are.
+        /// The parts of a packed storage, whose raw bytes are the range; null: the bytes lie in the file as they are.
         const std::vector<PackedPart>* parts = nullptr;
     };
     /// Where a storage is.

@@ -59,7 +59,7 @@ public:
         if (fd_ >= 0) { ::close(fd_); }
     }
 
-    /// Of the file, or of its first piece.
+    /// The path of the file, or of its first piece.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Its size.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return identity_.bytes; }

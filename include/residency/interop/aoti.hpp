@@ -309,7 +309,7 @@ public:
         [[nodiscard]] Status try_launch(Stream stream) { return graph_.try_launch(stream); }
         /// It has to be captured again.
         [[nodiscard]] bool is_stale() const noexcept { return graph_.is_stale(); }
-        /// Of one of try_capture_timed: whether more launches say more of the times of its steps.
+        /// For a graph of try_capture_timed: whether further launches tell more about the times of its steps.
         [[nodiscard]] bool is_learning() const noexcept { return graph_.is_learning(); }
         /// What every launch writes.
         [[nodiscard]] std::span<const Tensor> outputs() const noexcept { return outputs_; }
@@ -502,7 +502,7 @@ private:
             }
             return tensor ? 0 : 1;
         }
-        /// Of a library that another runtime runs: without this model its weights are not there.
+        /// For a library that another runtime runs: without this model its weights are not there.
         static std::int32_t on_lent_step(void* context, std::int64_t number) {
             auto* const state = static_cast<State*>(context);
             return state->pass ? state->step(number) : 1;

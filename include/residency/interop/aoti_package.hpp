@@ -42,7 +42,7 @@ public:
 
     /// Address of the first element.
     [[nodiscard]] void* data() const noexcept { return data_; }
-    /// Of its elements.
+    /// The type of its elements.
     [[nodiscard]] const DType& dtype() const noexcept { return dtype_; }
     /// Outermost extent first.
     [[nodiscard]] const Shape& shape() const noexcept { return shape_; }

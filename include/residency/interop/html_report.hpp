@@ -19,8 +19,7 @@ struct HtmlReport {
     Statistics statistics;  ///< of the Residency
     PassTimeline timeline;  ///< of its last passes; what is shown of steps and copies comes from it
     std::string gaps;       ///< what the timeline lacks: TimelineGaps::text
-    /// What to change, a sentence each, such as StallReport::lines. Empty: what is to be said of divergences
-    /// in the last pass.
+    /// What to change, a sentence each, such as StallReport::lines. Empty: the page tells of divergences in the last pass instead.
     std::vector<std::string> advice;
 };
 

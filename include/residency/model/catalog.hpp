@@ -107,13 +107,13 @@ public:
         return source != nullptr ? source->host->data() + source->offset_bytes : nullptr;
     }
 
-    /// The same catalog, with the same hash, and one source for each storage. Error invalid_argument, naming the storage: its
+    /// A copy of this catalog, with the same hash, and one source for each storage. Error invalid_argument, naming the storage: its
     /// source is too small, or there are more or fewer sources than storages.
     [[nodiscard]] Result<Catalog> try_with_sources(std::vector<StorageSource> sources) const;
-    /// The same catalog, with the same hash, and another placement for the storages of those weights. Errors, naming the weight:
+    /// A copy of this catalog, with the same hash, and another placement for the storages of those weights. Errors, naming the weight:
     /// mismatch where the catalog lacks it; invalid_argument where a mutable storage would not be resident.
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const WeightId> ids, Placement placement) const;
-    /// The same, by name, or of a list.
+    /// As above, by name, or with a list.
     /// @{
     [[nodiscard]] Result<Catalog> try_with_placement(std::span<const std::string_view> names,
                                                      Placement placement) const;

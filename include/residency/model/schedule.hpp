@@ -58,7 +58,7 @@ public:
     /// catalog lacks a weight.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog, std::span<const StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic);
-    /// The same, of a list.
+    /// As above, with a list.
     [[nodiscard]] static Result<Schedule> try_recorded(const Catalog& catalog,
                                                        std::initializer_list<StepRecord> records,
                                                        Cycle cycle = Cycle::cyclic) {
@@ -118,11 +118,11 @@ public:
     /// The steps that read each storage in a pass that ends after `steps` steps. Precondition: steps <= size().
     [[nodiscard]] UseOrder use_order(std::uint32_t steps) const;
 
-    /// The same steps with these durations; none: not known. Error invalid_argument: not one for each step, a negative
-    /// one, or none for a step without weights.
+    /// A copy of this schedule with these durations, one for each step; none: not known. Error invalid_argument: not one for each step, a
+    /// negative one, or none for a step without weights.
     [[nodiscard]] Result<Schedule> try_with_compute(
         std::span<const std::optional<std::chrono::nanoseconds>> compute) const;
-    /// The same, of a list.
+    /// As above, with a list.
     [[nodiscard]] Result<Schedule> try_with_compute(
         std::initializer_list<std::optional<std::chrono::nanoseconds>> compute) const {
         return try_with_compute(std::span{compute.begin(), compute.size()});

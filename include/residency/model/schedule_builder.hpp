@@ -37,7 +37,7 @@ public:
     /// weights needs one: it says how long copies have. Error invalid_argument: neither weights nor a duration.
     ScheduleBuilder& step(std::span<const WeightId> weights, Compute compute = std::nullopt,
                           std::string_view name = {});
-    /// The same, of a list, or by name.
+    /// As above, with a list, or by name.
     /// @{
     ScheduleBuilder& step(std::initializer_list<WeightId> weights, Compute compute = std::nullopt,
                           std::string_view name = {}) {

@@ -86,7 +86,7 @@ public:
         if (!drained) { groups_placed_ = 0; }  // what was sent may not have arrived
         return done ? std::move(drained) : std::move(done);
     }
-    /// Of the first storages, in the order of the jobs: where each is now. Takes the memory along.
+    /// Where each of the first storages is now, in the order of the jobs. The caller gets the memory with it.
     [[nodiscard]] std::vector<PlacedStorage> take_placed() {
         std::vector<PlacedStorage> placed;
         for (std::size_t g = 0; g < groups_placed_; ++g) {

@@ -39,7 +39,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 /// How a packed file is loaded.
 struct LoadOptions {
     unsigned threads = 0;  ///< that read; 0: as many as the machine has, at most 8
-    /// Of memory that is pinned at once, or more for a wide weight: as soon as it is full, while the next is read into.
+    /// Memory is filled and pinned in blocks of this size, or larger ones for a wide weight. A full block is pinned while the next one is
+    /// filled.
     std::uint64_t block_bytes = std::uint64_t{256} << 20;
 };
 

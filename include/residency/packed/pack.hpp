@@ -173,7 +173,7 @@ public:
         }
         return !is_cancelled_;
     }
-    /// What was told beyond these bytes is done again.
+    /// Sets progress back to these bytes: what was done beyond them is done again.
     void go_back_to(std::uint64_t raw_bytes) { raw_bytes_ = raw_bytes; }
     [[nodiscard]] Error cancelled() const {
         return {ErrorKind::cancelled, "packing was cancelled after " + residency::detail::in_bytes(raw_bytes_)};

@@ -137,7 +137,7 @@ public:
         sizes_->set_measured_link(inner_->problem().link);
         return true;
     }
-    /// Of the kernels alone: unpacking comes before what is timed.
+    /// The times of the kernels alone: unpacking runs before what is timed.
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }
     /// The plan of the bytes that travel.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return inner_->plan(); }
@@ -212,7 +212,7 @@ private:
     /// Precondition: the streams are drained.
     template <class Apply>
     [[nodiscard]] Status change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply);
-    /// What was prepared last comes into force under the cap in force. On failure nothing is held, if the device takes it back. Blocks.
+    /// Puts what was prepared last into force, under the present cap. On failure nothing is held, if the device takes it back. Blocks.
     /// Precondition: the streams are drained.
     [[nodiscard]] Status restore();
     /// Error: two of these storages are unpacked to the same place.

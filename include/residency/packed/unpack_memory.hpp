@@ -91,11 +91,11 @@ public:
         return sum;
     }
 
-    /// Nothing that leases unpacked counts as unpacked any more, unless one still covers it.
+    /// Forgets what leases have unpacked, except what an open lease covers.
     void pass_began() noexcept {
         forget_if([&](std::uint32_t s) { return context_.states[s].leases == 0; });
     }
-    /// Nothing that leases unpacked counts as unpacked any more.
+    /// Forgets all that leases have unpacked.
     void forget_unpacked() noexcept {
         forget_if([](std::uint32_t) { return true; });
     }

@@ -73,7 +73,7 @@ public:
     }
 
 protected:
-    /// What travels of another catalog. Whether it is another.
+    /// Makes the stored catalog of `catalog`. False: it is the catalog from before, and nothing was done.
     [[nodiscard]] Result<bool> store(const Catalog& catalog, const Unpacker<D>* unpacker, packed::StoredIn where) {
         if (catalog_ == catalog) { return false; }
         auto travels = packed::try_store(catalog, unpacker, where);

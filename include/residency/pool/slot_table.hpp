@@ -36,7 +36,7 @@ public:
     void begin_resize(std::size_t cap_chunks, std::span<const std::size_t> pinned);
     /// Whether more slots are used, apart from pinned ones, than are open and backed. Allocates nothing.
     [[nodiscard]] bool is_over() const noexcept { return used_slots_ - pinned_slots_ > places_; }
-    /// Of a slot that take() gave.
+    /// Whether a slot that take() gave must be given back before the change of the cap ends.
     [[nodiscard]] bool must_be_given_back(std::size_t slot) const noexcept {
         return slot + neighbours(slot) > open_slots_;
     }

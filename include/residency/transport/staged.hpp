@@ -61,7 +61,7 @@ public:
     /// at once. Calls that were not announced may come between. False: the ring is full of what was announced, or a thread has
     /// failed; nothing was noted, and it may be announced again later. Does not block.
     [[nodiscard]] bool read_ahead(std::span<const Fetch> fetches) { return core_->read_ahead(fetches); }
-    /// What was announced will not be enqueued. Does not block.
+    /// Withdraws what was announced: it will not be enqueued. Does not block.
     void forget_ahead() {
         if (core_) { core_->forget_ahead(); }
     }

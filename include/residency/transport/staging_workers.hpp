@@ -110,7 +110,7 @@ private:
         const std::vector<std::uint32_t>& withdrawn = progress_[job.slot].withdrawn;
         return std::ranges::find(withdrawn, job.generation) != withdrawn.end();
     }
-    /// Nobody is told of bytes that nobody wants.
+    /// Notes what could not be read, unless the job was withdrawn.
     void note_failure(const Job& job, const Error& error, std::span<const StoragePart> parts) {
         const std::lock_guard lock{mutex_};
         if (!is_withdrawn(job)) { failures_.add(error, parts); }

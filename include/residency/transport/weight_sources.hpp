@@ -41,7 +41,7 @@ public:
     [[nodiscard]] const WeightSource& of(StorageId id) const noexcept { return sources_[index(id)]; }
     /// Whether a storage lies in pinned memory, by now, so that the device can copy from there.
     [[nodiscard]] bool is_pinned(StorageId id) const noexcept;
-    /// Of the slowest source.
+    /// The tier of the slowest source.
     [[nodiscard]] host::Tier tier() const noexcept;
     [[nodiscard]] bool has_direct_files() const noexcept { return has_direct_files_; }
 

@@ -84,7 +84,7 @@ inline constexpr const char* declare_times = "declare what the steps take (Sched
                                      "): the plan then keeps it, and the lease costs nothing");
 }
 
-// The plan assumes times, and what the steps take is being measured: what it foretells says nothing yet.
+// The plan still assumes step times while the real ones are being measured: its predictions say nothing yet.
 [[nodiscard]] inline bool is_still_measuring(const StallFacts& facts) {
     const auto steps = facts.schedule->steps();
     return facts.problem && facts.statistics.learning.state == LearningState::measuring &&

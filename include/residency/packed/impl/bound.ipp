@@ -228,7 +228,8 @@ inline void PackedBound::append_pass(double fetched, double time, Terms& terms) 
     }
 }
 
-/// Of what is packed comes no more than there is; it has memory to be unpacked to, and a launch.
+/// Finds violated rows of four kinds: a storage comes packed at most as far as it is packed; it has memory to be unpacked to; unpacking it
+/// takes a launch; the link carries everything in the time of a pass.
 inline void PackedBound::find_simple_rows(std::vector<std::pair<Terms, double>>& found) const {
     const auto check = [&](Terms terms, double most) {
         if (value(terms) > most + violated_by) { found.emplace_back(std::move(terms), most); }

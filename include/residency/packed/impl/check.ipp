@@ -57,7 +57,7 @@ public:
         return {};
     }
 
-    /// What is left to plan brings all that steps read and that does not stay.
+    /// Checks that the problem that is left to plan brings all that steps read and that does not stay.
     [[nodiscard]] Status rest() const {
         const plan::Problem &rest = choice_.rest, &travels = problem_.travels;
         if (rest.storages() != travels.storages() || rest.steps() != travels.steps()) {

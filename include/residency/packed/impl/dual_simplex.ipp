@@ -62,7 +62,7 @@ RESIDENCY_INLINE std::size_t DualSimplex::leaving(bool is_careful) const {
 RESIDENCY_INLINE std::size_t DualSimplex::entering(std::size_t r, bool is_careful) {
     const double direction = value_[basis_[r]] < 0 ? 1.0 : -1.0;
     const double* const a = row(r);
-    // What stands at 0 can grow, what stands at its other bound can fall.
+    // A variable at 0 can grow, one at its other bound can fall.
     const auto helps = [&](std::size_t k) {
         if (std::abs(a[k]) <= tiny_pivot) { return false; }
         return (direction * a[k] > 0) == (value_[beside_[k]] <= 0);

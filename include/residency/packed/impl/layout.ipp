@@ -363,9 +363,9 @@ inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};
 /// How many steps of a kind stay, the kinds in the order of StayKinds.
 using StayCounts = std::vector<std::uint32_t>;
 
-/// What may stay, by steps that are alike: of a kind, one step may stay in place of another. What a step unpacks first in a pass stays as a
-/// whole, since a launch has a latency however little it unpacks. Where the time of unpacking is what a pass takes, the steps whose bytes
-/// cost the most time stay first: the small ones.
+/// What may stay, by kinds of steps that are alike: one step of a kind may stay in place of another. What a step unpacks first in a pass
+/// stays as a whole, since a launch has a latency however little it unpacks. Where the time of unpacking is what a pass takes, the steps
+/// whose bytes cost the most time stay first: the small ones.
 class StayKinds {
 public:
     explicit StayKinds(const UnpackProblem& problem);
