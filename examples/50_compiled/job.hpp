@@ -44,7 +44,7 @@ struct Row {
     bool is_graph = false;            ///< the runs were launches of a graph
     std::uint64_t driver_bytes = 0;   ///< by which the device's free memory fell when the model was opened
     Way way = Way::chosen;            ///< how its runs were made
-    double planned_milliseconds = 0;  ///< what the plan in force foretells; 0: nothing is streamed
+    double planned_milliseconds = 0;  ///< what the plan in force predicts; 0: nothing is streamed
 };
 /// From one method to another, at one budget.
 struct Switch {

@@ -60,7 +60,7 @@ struct UnpackChoice {
     UnpackLayout layout;
     plan::Problem rest;                 ///< without the bytes of what stays, with the time of unpacking, its budget set
     std::uint64_t floor_bytes = 0;      ///< of the rest
-    double seconds = 0;                 ///< of a pass, as a quick plan foretells it
+    double seconds = 0;                 ///< of a pass, as a quick plan predicts
     std::vector<Unpacking> unpackings;  ///< of a pass, in the order of its steps
 };
 
