@@ -63,7 +63,7 @@ struct BudgetNumbers {
     std::uint64_t held_bytes = 0;     ///< of the cap, beside the request: held, and not to be evicted
     std::uint64_t floor_bytes = 0;    ///< the smallest budget that works
     std::uint32_t step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: no step
-    /// Of the device, for the Residency, what it holds already with it: where others hold so much that the budget cannot be had.
+    /// Device memory that the Residency can have, what it holds already included; set if others hold so much that the budget cannot be had.
     /// UINT64_MAX: that is not why.
     std::uint64_t free_bytes = UINT64_MAX;
 };

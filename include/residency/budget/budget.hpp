@@ -132,7 +132,7 @@ public:
     [[nodiscard]] constexpr bool is_zero() const noexcept {
         return kind_ != BudgetKind::automatic && amount_ == 0 && millionths_ == 0;
     }
-    /// Of a percentage: that share of `whole`, rounded down, or UINT64_MAX where 64 bits do not hold it.
+    /// The share of `whole` that a percentage comes to, rounded down, or UINT64_MAX if 64 bits do not hold it.
     [[nodiscard]] constexpr std::uint64_t share_of(std::uint64_t whole) const noexcept {
         // Whole per cent: with p = 100 q + r and w = 100 h + l, w p / 100 = w q + h r + l r / 100.
         const auto whole_parts = detail::checked_multiply(whole, amount_ / 100);

@@ -123,7 +123,7 @@ RESIDENCY_HOST_DEVICE std::uint32_t zip_upper(std::uint32_t a, std::uint32_t b) 
     return zip(a >> 16, b >> 16);
 #endif
 }
-/// Of four pairs of bytes, the lower bytes.
+/// The lower bytes of four pairs of bytes: two pairs in `a`, two in `b`.
 RESIDENCY_HOST_DEVICE std::uint32_t unzip(std::uint32_t a, std::uint32_t b) noexcept {
 #ifdef __CUDA_ARCH__
     return __byte_perm(a, b, 0x6420);

@@ -69,7 +69,7 @@ public:
 
 private:
     void index_uses();
-    /// Of a cyclic schedule: passes begin at multiples of the expected steps.
+    /// Aligns the step index of a cyclic schedule: passes begin at multiples of the expected steps.
     void align_base() noexcept;
     [[nodiscard]] bool has_started() const noexcept { return place_.step != AccessPoint::nowhere; }
     /// The step that the schedule announces next.

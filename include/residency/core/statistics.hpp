@@ -118,18 +118,18 @@ struct Statistics {
     std::uint64_t host_read_bytes = 0;       ///< storages that kernels read from host memory
     /// Where the order and the compute times of the steps come from. A guessed order that is wrong costs traffic until it is learned.
     LearningReport learning;
-    /// Of the schedule, the steps of a pass as they are expected: fewer than it has if the last passes ended earlier.
+    /// The number of steps that the next pass is expected to have: fewer than the schedule if the last passes ended earlier.
     std::uint32_t pass_steps = 0;
     bool streaming = true;  ///< false: everything fits, and nothing is evicted
-    /// From the first to the last operation of a pass on its stream, of the last pass that was timed and is complete. While everything is
+    /// The time of the last pass that was timed and is complete, from its first to its last operation on its stream. While everything is
     /// resident, the first sixteen passes in a row are timed, then one in sixteen.
     std::optional<std::chrono::nanoseconds> pass_time;
     /// The time per pass that no plan of copies beats; set for planned compositions.
     std::optional<std::chrono::nanoseconds> bound;
 
     StallStatistics stalls;  ///< with Options::time_stalls
-    /// Of the last pass that ended, the lease that was open over the most steps that it should not be open over. Where a plan is in force,
-    /// it stops the copies whose memory it keeps, and all copies behind them.
+    /// The lease of the last ended pass that was open over the most steps over which it should not be open. If a plan is in force, such a
+    /// lease stops the copies whose memory it keeps, and all copies behind them.
     HeldLease held_lease;
 
     /// pass_time / bound − 1.

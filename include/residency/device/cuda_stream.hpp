@@ -19,19 +19,19 @@ namespace residency { inline namespace RESIDENCY_ABI {
 class CudaStream {
 public:
     constexpr CudaStream() noexcept = default;
-    /// Of a cudaStream_t; null: the default stream.
+    /// Stands for a cudaStream_t; null: the default stream.
     constexpr CudaStream(CUstream_st* stream) noexcept : stream_{stream} {}  // NOLINT(google-explicit-constructor)
     CudaStream(std::nullptr_t) = delete;  ///< say CudaStream{} for the default stream
     CudaStream(int) = delete;
 
-    /// Of cuda::stream_ref, cuda::stream, or another class whose get() returns a cudaStream_t.
+    /// Stands for a cuda::stream_ref, a cuda::stream, or another object whose get() returns a cudaStream_t.
     template <class Reference>
         requires requires(const Reference& reference) {
             { reference.get() } -> std::same_as<CUstream_st*>;
         }
     constexpr CudaStream(const Reference& reference) noexcept  // NOLINT(google-explicit-constructor)
         : stream_{reference.get()} {}
-    /// Of a class that converts to a cudaStream_t.
+    /// Stands for an object that converts to a cudaStream_t.
     template <class Reference>
         requires(std::is_class_v<Reference> && !std::same_as<Reference, CudaStream> &&
                  !requires(const Reference& reference) { reference.get(); } &&

@@ -62,7 +62,7 @@ public:
         if (fd_ >= 0) { ::close(fd_); }
     }
 
-    /// Of the file, or of its first piece.
+    /// The path of the file, or of its first piece.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Its size when it was opened.
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }

@@ -35,7 +35,7 @@ struct PackOptions {
 
 /// What was packed.
 struct PackReport {
-    /// Of the parts that have one form.
+    /// What the parts of one form add up to.
     struct Form {
         std::uint64_t parts = 0;         ///< how many
         std::uint64_t raw_bytes = 0;     ///< that they stand for

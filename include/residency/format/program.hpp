@@ -106,7 +106,7 @@ struct Program {
     [[nodiscard]] RESIDENCY_INLINE Result<Catalog> try_bind(const Catalog& weights) const;
 };
 
-/// Of the bytes that save() writes.
+/// The version of the bytes that save() writes.
 inline constexpr std::uint32_t program_file_version = 1;
 
 /// The bytes of a program. The same program gives the same bytes. Precondition: what Program says of its members holds.

@@ -24,7 +24,7 @@ public:
     /// another version or byte order.
     [[nodiscard]] static Result<TorchStream> try_read(const Input& input, std::uint64_t longest_pickle);
 
-    /// Of the model.
+    /// The pickle of the model.
     [[nodiscard]] const TorchPickle& pickle() const noexcept { return pickle_; }
 
     /// The range of a storage in the file.

@@ -57,7 +57,7 @@ public:
         std::vector<Piece> pieces;  ///< in the order in which they came
         Time start{};               ///< of the copy
         Time end{};                 ///< the same
-        /// Of its pieces together.
+        /// The sum of the bytes of its pieces.
         [[nodiscard]] std::uint64_t bytes() const noexcept {
             std::uint64_t sum = 0;
             for (const Piece& piece : pieces) { sum += piece.bytes; }
@@ -128,7 +128,7 @@ public:
     /// each copy that began in it and each time in which nothing ran, in the order in which they began: step, weights, start, end, how
     /// long it waited for a copy, and why. Times are in ms, from the start of the pass. Precondition: there is such a pass.
     [[nodiscard]] std::string table(std::optional<std::size_t> pass = std::nullopt) const;
-    /// Of the last pass, in a sentence: how long the device ran no kernel between two steps and waited for no copy. Empty: that was less
+    /// A sentence about the last pass: how long the device ran no kernel between two steps and waited for no copy. Empty: that was less
     /// than 3 % of the pass. Times below 5 µs do not count: events and launches cost about as much.
     [[nodiscard]] std::string idle_in_words() const;
 

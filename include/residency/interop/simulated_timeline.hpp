@@ -45,7 +45,7 @@ private:
         std::uint32_t stream = 0;  ///< that was waited for, and how far
         std::uint64_t sequence = 0;
     };
-    /// Of a stream with kernels, or one that may have some.
+    /// The row of a stream that has kernels, or may have some.
     struct Row {
         std::vector<Wait> waits;  ///< since its last kernel
         std::int64_t end_ns = INT64_MIN;

@@ -83,7 +83,7 @@ public:
     /// storages, in their order. Contents, sources and placements do not count. The same on every platform; 0 where empty.
     [[nodiscard]] std::uint64_t hash() const noexcept { return data_ ? data_->table->hash : 0; }
 
-    /// Of its weights; null where default-constructed.
+    /// The outline of its weights; null if the catalog is default-constructed.
     [[nodiscard]] std::shared_ptr<const CatalogOutline> outline() const noexcept {
         return data_ ? std::shared_ptr<const CatalogOutline>{data_->table, &data_->table->outline} : nullptr;
     }
@@ -96,9 +96,9 @@ public:
     [[nodiscard]] std::uint64_t bytes_placed(Placement placement) const noexcept {
         return data_ ? data_->bytes_placed[static_cast<std::size_t>(placement)] : 0;
     }
-    /// Of the storages that stream.
+    /// The bytes of the storages that stream.
     [[nodiscard]] std::uint64_t streamed_bytes() const noexcept { return bytes_placed(Placement::streamed); }
-    /// Of the storages that stay.
+    /// The bytes of the storages that stay.
     [[nodiscard]] std::uint64_t resident_bytes() const noexcept { return bytes_placed(Placement::resident); }
 
     /// The storage's bytes in host memory, or null if its source is no host memory. Precondition: contains(id).

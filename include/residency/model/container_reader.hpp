@@ -135,9 +135,9 @@ public:
 
     /// What the container holds: a ContainerKind.
     [[nodiscard]] std::uint32_t kind() const noexcept { return kind_; }
-    /// Of that kind.
+    /// The version of that kind.
     [[nodiscard]] std::uint32_t kind_version() const noexcept { return kind_version_; }
-    /// Of the catalog that it belongs to.
+    /// The hash of the catalog that the container belongs to.
     [[nodiscard]] std::uint64_t catalog_hash() const noexcept { return catalog_hash_; }
     /// For messages.
     [[nodiscard]] const std::string& source() const noexcept { return source_; }

@@ -81,7 +81,7 @@ public:
     }
     /// @}
 
-    /// Of the section.
+    /// The tag of the section.
     [[nodiscard]] std::uint32_t tag() const noexcept { return tag_; }
     /// Written so far.
     [[nodiscard]] std::span<const std::byte> bytes() const noexcept { return bytes_; }

@@ -29,7 +29,7 @@ class ScheduleBuilder {
 public:
     using Compute = std::optional<std::chrono::nanoseconds>;  ///< duration of a step without its copies; none: unknown
 
-    /// Of the weights of `catalog`.
+    /// Builds a schedule of the weights of `catalog`.
     explicit ScheduleBuilder(Catalog catalog)
         : catalog_{std::move(catalog)}, seen_in_(catalog_.weights().size(), UINT32_MAX) {}
 
@@ -67,7 +67,7 @@ public:
 #endif
 
 private:
-    /// Of the step that is being added.
+    /// The number of the step that is being added.
     [[nodiscard]] std::uint32_t position() const noexcept {
         return static_cast<std::uint32_t>(content_.compute_ns.size());
     }

@@ -14,7 +14,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Of the bytes that save() writes.
+/// The version of the bytes that save() writes.
 inline constexpr std::uint32_t schedule_file_version = 2;
 
 /// The bytes of a schedule: a container (model/container.hpp) of kind schedule. The same schedule gives the same bytes.

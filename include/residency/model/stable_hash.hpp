@@ -34,7 +34,7 @@ public:
     constexpr void bytes(std::span<const std::byte> values) noexcept {
         for (const std::byte value : values) { byte(std::to_integer<std::uint8_t>(value)); }
     }
-    /// Of what was added.
+    /// The hash of all that was added.
     [[nodiscard]] constexpr std::uint64_t value() const noexcept { return state_; }
 
 private:

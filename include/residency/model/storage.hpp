@@ -26,7 +26,7 @@ enum class Placement : std::uint8_t {
 struct SourceFile {
     std::string path{};       ///< as the program gave it
     std::uint64_t bytes = 0;  ///< its size
-    /// Of the file that the catalog was read from; a file with another identity is refused later. None: only the size is compared.
+    /// The identity of the file that the catalog was read from; a file with another one is refused later. None: only the size is compared.
     std::optional<FileIdentity> identity{};
     /// The files whose bytes one after another are those of this one; its path is that of the first then, and it has no identity of
     /// its own. Empty: it is one file. A piece has no pieces.
@@ -85,7 +85,7 @@ struct Storage {
     static constexpr std::uint64_t default_alignment_bytes = 256;  ///< what every driver gives
 
     std::uint64_t bytes = 0;  ///< 0 is allowed
-    /// Of its address on the device: a power of two, up to 2 MiB.
+    /// The alignment of its address on the device: a power of two, up to 2 MiB.
     std::uint64_t alignment_bytes = default_alignment_bytes;
     Placement placement = Placement::streamed;  ///< where it is kept
     bool is_mutable = false;                    ///< kernels write it; then it is resident

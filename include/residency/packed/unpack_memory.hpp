@@ -400,7 +400,7 @@ Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::Consum
     }
     std::sort(wanted_.begin(), wanted_.end(),
               [&](std::uint32_t a, std::uint32_t b) { return offset_[a] < offset_[b]; });
-    // Of what is wanted, a storage that overlaps this one; wanted_.end(): none.
+    // A wanted storage that overlaps this one; wanted_.end(): none.
     const auto find_overlap = [&](std::uint32_t other) {
         const auto found = std::partition_point(wanted_.begin(), wanted_.end(),
                                                 [&](std::uint32_t s) { return end_of(s) <= offset_[other]; });

@@ -27,7 +27,7 @@ struct CapturedCall {
     std::uint64_t bytes = 0;
     ByteRanges reads, writes;              ///< of a kernel
     std::shared_ptr<KernelFunction> body;  ///< of a kernel
-    /// Of a record: the place and the generation of the event that each launch records; place 0: none.
+    /// For a record of an event: the place and the generation of the event that each launch records; place 0: none.
     std::uint32_t event = 0, event_generation = 0;
 };
 

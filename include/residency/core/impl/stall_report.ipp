@@ -91,7 +91,7 @@ inline constexpr const char* declare_times = "declare what the steps take (Sched
            std::any_of(steps.begin(), steps.end(), [](const auto& step) { return !step.compute; });
 }
 
-// Of steps whose planned times add up to more than the pass took. Empty: they do not.
+// Says that the planned times of the steps add up to more than the pass took. Empty: they do not.
 [[nodiscard]] inline std::string too_long_in_words(const StallFacts& facts) {
     const Statistics& statistics = facts.statistics;
     if (!facts.problem || !statistics.pass_time) { return {}; }

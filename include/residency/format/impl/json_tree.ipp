@@ -21,7 +21,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
-/// Of the parser's events.
+/// Builds a tree from the parser's events.
 class JsonTree::Builder : public JsonHandler {
 public:
     Builder(JsonTree& tree, const std::string& source, std::uint64_t base) noexcept
