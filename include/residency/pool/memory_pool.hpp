@@ -22,15 +22,15 @@ struct Place {
 
 /// Where weights live: gives addresses inside a cap that holds at every instant, counted as the driver counts.
 ///
-/// Required: two types, a constant and nine calls, with `p` a pool, `s` the copy stream. None is thread safe.
+/// Required: two types, a constant and nine calls, with `p` a pool, `s` the copy stream, `r` Requirements. None is thread safe.
 ///  1. `P::Device`, `P::Config`             the device it allocates from; an aggregate of its options
 ///  2. `P::one_range`                       constexpr bool: all addresses belong to one range, in which one copy may go from one storage
 ///                                          into the next
 ///  3. `p.occupied(bytes)`                  noexcept; what one allocation of `bytes` takes of the cap
-///  4. `p.floor_bytes(device, needs)`       the smallest cap under which the storages of needs.step fit into an empty pool, whatever the
-///                                          order in which they are allocated. If needs.step has all storages, this is the ceiling: the
+///  4. `p.floor_bytes(device, r)`           the smallest cap under which the storages of r.step fit into an empty pool, whatever the
+///                                          order in which they are allocated. If r.step has all storages, this is the ceiling: the
 ///                                          cap from which on nothing has to leave
-///  5. `p.open(device, needs, cap_bytes)`   holds at most cap_bytes from here on; the caller checked the floor. May follow close()
+///  5. `p.open(device, r, cap_bytes)`       holds at most cap_bytes from here on; the caller checked the floor. May follow close()
 ///  6. `p.allocate(bytes, s)`               an address, or null if nothing is free now; valid in the order of s; bytes > 0
 ///  7. `p.deallocate(at, bytes, s)`         in the order of s, which has waited for the last use
 ///  8. `p.held_bytes()`, `p.requested_bytes()`    what the driver counts; what is allocated, as occupied() counts
@@ -43,8 +43,8 @@ struct Place {
 ///
 /// Optional, ResizablePool: calls 12 to 16.
 ///
-/// Optional, StepwisePool: `P::is_laid_out_for_steps`    constexpr bool: what open() makes depends on needs.largest_scheduled_bytes, so that the
-///                                          pool is emptied, closed and opened anew where another schedule changes that
+/// Optional, StepwisePool: `P::is_laid_out_for_steps`    constexpr bool: what open() makes depends on r.largest_scheduled_bytes, so
+///                                          that the pool is emptied, closed and opened anew where another schedule changes that
 ///
 /// Optional:
 /// 17. `p.try_close()`                      call 9 that says what the device refused; after a failure only calls 9, 10 and 17 follow. One
