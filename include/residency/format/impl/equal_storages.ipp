@@ -210,7 +210,7 @@ private:
     const ModelFile& model_;
     const EqualStoragesOptions& options_;
     std::vector<Input> inputs_;      // by file of the model
-    std::uint64_t total_bytes_ = 0;  // to read, but what is compared
+    std::uint64_t total_bytes_ = 0;  // of the storages that are hashed
     std::atomic<std::uint64_t> read_bytes_ = 0;
     std::mutex mutex_;
     std::optional<Error> error_;  // the first; under mutex_ while threads run

@@ -264,7 +264,7 @@ private:
         return {};
     }
 
-    // ---- What the problem says ----------------------------------------------------------------------------------
+    // What the problem says.
 
     void find_storages() {
         for (std::uint32_t s = 0; s < problem_.storages(); ++s) {
@@ -302,7 +302,7 @@ private:
         return result;
     }
 
-    // ---- What the plan brings -----------------------------------------------------------------------------------
+    // What the plan brings.
 
     [[nodiscard]] Status bring_calls() {
         is_for_next_.assign(plan_.chunks(), false);
@@ -383,7 +383,7 @@ private:
         }
     }
 
-    // ---- The rules ----------------------------------------------------------------------------------------------
+    // The rules.
 
     /// The first pass begins with all that later passes find there from the pass before.
     [[nodiscard]] Status check_begun_with() {
