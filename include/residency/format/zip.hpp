@@ -46,6 +46,20 @@ public:
     [[nodiscard]] Result<Range> try_locate(const Input& input, const Entry& entry) const;
 
 private:
+    /// What the record at the end of the archive says of the directory.
+    struct End {
+        std::uint64_t place = 0;                           ///< of the record, from the start of the file
+        std::uint64_t count = 0;                           ///< of entries
+        std::uint64_t directory = 0, directory_bytes = 0;  ///< from begin
+        std::uint64_t directory_end = 0;                   ///< that the directory must not pass; the same
+    };
+    [[nodiscard]] static Result<End> find_end(const Input& input, std::uint64_t begin, std::uint64_t bytes);
+    /// Replaces the numbers by those of the ZIP64 record before it.
+    [[nodiscard]] static Status read_end64(const Input& input, std::uint64_t begin, End& end);
+    /// Appends the entries of the directory, which is `text`. `path`: for errors.
+    [[nodiscard]] Status read_entries(const std::string& path, std::string_view text, std::uint64_t count);
+    /// Of the entry at `place`, which moves behind it.
+    [[nodiscard]] Status read_entry(const std::string& path, std::string_view text, std::size_t& place);
     /// How many zeros end that part of the input; not all where they are very many.
     [[nodiscard]] static Result<std::uint64_t> zeros_before(const Input& input, std::uint64_t begin,
                                                             std::uint64_t bytes);

@@ -55,6 +55,200 @@ struct PartRead {
     std::uint64_t to = 0;  // offset in the block
 };
 
+/// Where the storages of packed files go: one behind the other, in blocks of memory.
+class LoadLayout {
+public:
+    explicit LoadLayout(const Catalog& catalog) : catalog_{catalog}, places_(catalog.storages().size()) {}
+
+    /// Opens the files, and gives every storage in them its place. Says in `model` what is packed and what is not.
+    [[nodiscard]] Status place_storages(std::uint64_t block_bytes, PackedModel& model) {
+        for (std::uint32_t s = 0; s < places_.size(); ++s) {
+            if (Status placed = place_storage(s, block_bytes, model); !placed) { return placed; }
+        }
+        return {};
+    }
+    [[nodiscard]] const Catalog& catalog() const noexcept { return catalog_; }
+    [[nodiscard]] const std::vector<PartRead>& reads() const noexcept { return reads_; }
+    [[nodiscard]] const host::WeightFile& file_of(const PartRead& read) const noexcept { return files_[read.file]; }
+    /// Bytes of each block.
+    [[nodiscard]] const std::vector<std::uint64_t>& blocks() const noexcept { return blocks_; }
+    /// The sources of all storages, once `memory` has the blocks.
+    [[nodiscard]] std::vector<StorageSource> sources(
+        const std::vector<std::shared_ptr<const HostBytes>>& memory) const {
+        std::vector<StorageSource> sources;
+        for (std::size_t s = 0; s < places_.size(); ++s) {
+            const Place& place = places_[s];
+            if (!place.begin) {
+                sources.push_back(catalog_.storages()[s].source);
+            } else if (place.parts == nullptr) {
+                sources.push_back(HostSource{memory[place.block], *place.begin});
+            } else {
+                sources.push_back(
+                    PackedHostSource{memory[place.block], *place.begin, place.end - *place.begin, place.parts});
+            }
+        }
+        return sources;
+    }
+
+private:
+    struct Place {
+        std::size_t block = 0;
+        std::optional<std::uint64_t> begin;  // in the block; none: from elsewhere
+        std::uint64_t end = 0;
+        std::shared_ptr<std::vector<PackedPart>> parts;  // null: raw, or from elsewhere
+    };
+
+    [[nodiscard]] Status place_storage(std::uint32_t s, std::uint64_t block_bytes, PackedModel& model) {
+        const Storage& storage = catalog_.storages()[s];
+        const auto* const source = std::get_if<PackedSource>(&storage.source);
+        if (storage.bytes == 0) { return {}; }
+        if (source == nullptr) {
+            model.kept_raw.push_back({StorageId{s}, "it does not lie in a packed file"});
+            return {};
+        }
+        const auto file = number_of_file(*source->file);
+        if (!file) { return file.error(); }
+        bool is_packed = false;
+        for (const PackedPart& part : *source->parts) { is_packed = is_packed || part.form != PackedForm::raw; }
+        Place& place = places_[s];
+        if (is_packed) { place.parts = std::make_shared<std::vector<PackedPart>>(*source->parts); }
+        if (blocks_.empty() || blocks_.back() >= block_bytes) { blocks_.push_back(0); }
+        std::uint64_t& total = blocks_.back();
+        place.block = blocks_.size() - 1;
+        place.begin = total;
+        std::uint64_t at = 0;
+        for (std::size_t i = 0; i < source->parts->size(); ++i) {
+            const PackedPart& part = (*source->parts)[i];
+            reads_.push_back({s, *file, place.block, &part, total + at});
+            if (is_packed) { (*place.parts)[i].offset_bytes = at; }
+            at += is_packed ? pool::round_up(part.packed_bytes, codec::packed_alignment_bytes) : part.packed_bytes;
+        }
+        place.end = total + at;
+        total = pool::round_up(place.end, codec::packed_alignment_bytes);
+        if (is_packed) {
+            model.raw_bytes += storage.bytes;
+            model.packed_bytes += at;
+        } else {
+            model.kept_raw.push_back({StorageId{s}, "the file has it raw"});
+        }
+        return {};
+    }
+    /// The number of a file, which is opened when a storage lies in it first.
+    [[nodiscard]] Result<std::uint32_t> number_of_file(const SourceFile& source) {
+        const auto [known, fresh] = numbers_.try_emplace(&source, static_cast<std::uint32_t>(files_.size()));
+        if (fresh) {
+            auto file = host::WeightFile::try_open(source, host::FileAccess::cached);
+            if (!file) { return file.error(); }
+            files_.push_back(std::move(*file));
+        }
+        return known->second;
+    }
+
+    const Catalog& catalog_;
+    std::vector<host::WeightFile> files_;
+    std::unordered_map<const SourceFile*, std::uint32_t> numbers_;  // of files_
+    std::vector<Place> places_;                                     // by storage
+    std::vector<PartRead> reads_;
+    std::vector<std::uint64_t> blocks_;
+};
+
+/// Reads the parts into regions of memory, one for each block, in several threads, and keeps the first error.
+class PartReading {
+public:
+    PartReading(const LoadLayout& layout, const std::vector<std::shared_ptr<host::Region>>& regions)
+        : layout_{layout}, regions_{regions}, left_(regions.size()) {
+        for (const PartRead& read : layout.reads()) { ++left_[read.block]; }
+    }
+
+    /// What each thread does: reads part after part until there is none left, or one has failed.
+    void work() {
+        const std::vector<PartRead>& reads = layout_.reads();
+        for (std::size_t turn = next_++; turn < reads.size() && !has_failed_; turn = next_++) {
+            const PartRead& read = reads[turn];
+            if (Status done = read_part(read); !done) {
+                fail(done.error().in(layout_.catalog().describe(StorageId{read.storage})));
+            } else if (--left_[read.block] == 0) {
+                const std::lock_guard lock{mutex_};  // the one that waits has looked before, or will see it
+                changed_.notify_all();
+            }
+        }
+    }
+    /// Blocks until all of a block is there. False: a part has failed.
+    [[nodiscard]] bool wait_for(std::size_t block) {
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [&] { return left_[block] == 0 || has_failed_; });
+        return !has_failed_;
+    }
+    /// All threads stop.
+    void fail(Error what) {
+        const std::lock_guard lock{mutex_};
+        if (!error_) { error_ = std::move(what); }
+        has_failed_ = true;
+        changed_.notify_all();
+    }
+    /// The first error, when no thread works any more.
+    [[nodiscard]] const std::optional<Error>& error() const noexcept { return error_; }
+
+private:
+    [[nodiscard]] Status read_part(const PartRead& read) const {
+        const host::WeightFile& file = layout_.file_of(read);
+        const std::span to = regions_[read.block]->span().subspan(static_cast<std::size_t>(read.to),
+                                                                  static_cast<std::size_t>(read.part->packed_bytes));
+        if (Status done = file.try_read(read.part->offset_bytes, to); !done) { return done; }
+        if (Status checked = codec::check_part(*read.part, to); !checked) {
+            return Error{checked.error().kind(),
+                         "its part at offset " + std::to_string(read.part->offset_bytes) + ": " +
+                             checked.error().message() + "; pack the model again",
+                         FileLocation{file.path(), read.part->offset_bytes, {}, {}}};
+        }
+        return {};
+    }
+
+    const LoadLayout& layout_;
+    const std::vector<std::shared_ptr<host::Region>>& regions_;
+    std::vector<std::atomic<std::size_t>> left_;  // reads into each block
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::optional<Error> error_;  // under mutex_ while threads work
+    std::atomic<bool> has_failed_ = false;
+    std::atomic<std::size_t> next_ = 0;  // read
+};
+
+/// Reads all parts in several threads, and meanwhile pins block after block as soon as it is full. The blocks' pinned memory.
+template <Device D>
+[[nodiscard]] Result<std::vector<std::shared_ptr<const HostBytes>>> read_and_pin(D& device, const LoadLayout& layout,
+                                                                                 unsigned threads) {
+    std::vector<std::shared_ptr<host::Region>> regions;
+    regions.reserve(layout.blocks().size());
+    for (const std::uint64_t bytes : layout.blocks()) {
+        auto region = host::Region::try_map(bytes, true, residency::detail::memory_node_of(device));
+        if (!region) { return region.error(); }
+        regions.push_back(std::move(*region));
+    }
+    PartReading reading{layout, regions};
+    std::vector<std::shared_ptr<const HostBytes>> memory;
+    memory.reserve(regions.size());
+    {
+        host::ThreadGroup group;
+        if (auto started =
+                group.try_start_some((std::min<std::size_t>)(threads, layout.reads().size()), [&] { reading.work(); });
+            !started) {
+            return started.error();
+        }
+        for (std::size_t block = 0; block < regions.size(); ++block) {
+            if (!reading.wait_for(block)) { break; }
+            auto pinned = try_pin(device, std::move(regions[block]));
+            if (!pinned) {
+                reading.fail(pinned.error());
+                break;
+            }
+            memory.push_back(std::move(pinned->bytes));
+        }
+    }
+    if (reading.error()) { return *reading.error(); }
+    return memory;
+}
+
 }  // namespace detail
 
 /// Loads the weights of a packed file as they lie there, into pinned memory of the device, which is given back with the last catalog that
@@ -64,133 +258,15 @@ struct PartRead {
 /// the device's own.
 template <Device D>
 [[nodiscard]] Result<PackedModel> try_load(D& device, const Catalog& catalog, const LoadOptions& options = {}) {
-    std::vector<host::WeightFile> files;
-    std::unordered_map<const SourceFile*, std::uint32_t> numbers;
-    std::vector<detail::PartRead> reads;
-    const std::size_t storages = catalog.storages().size();
-    std::vector<std::shared_ptr<std::vector<PackedPart>>> parts(storages);  // null: raw, or from elsewhere
-    std::vector<std::optional<std::uint64_t>> begin(storages);              // in its block; none: from elsewhere
-    std::vector<std::uint64_t> end(storages, 0);
-    std::vector<std::size_t> block_of(storages, 0);
     PackedModel model{catalog, 0, 0, {}, 0, {}};
-    std::vector<std::uint64_t> blocks;  // bytes of each
-    for (std::uint32_t s = 0; s < storages; ++s) {
-        const Storage& storage = catalog.storages()[s];
-        const auto* const source = std::get_if<PackedSource>(&storage.source);
-        if (storage.bytes == 0) { continue; }
-        if (source == nullptr) {
-            model.kept_raw.push_back({StorageId{s}, "it does not lie in a packed file"});
-            continue;
-        }
-        const auto [known, fresh] = numbers.try_emplace(source->file.get(), static_cast<std::uint32_t>(files.size()));
-        if (fresh) {
-            auto file = host::WeightFile::try_open(*source->file, host::FileAccess::cached);
-            if (!file) { return file.error(); }
-            files.push_back(std::move(*file));
-        }
-        bool is_packed = false;
-        for (const PackedPart& part : *source->parts) { is_packed = is_packed || part.form != PackedForm::raw; }
-        if (is_packed) { parts[s] = std::make_shared<std::vector<PackedPart>>(*source->parts); }
-        if (blocks.empty() || blocks.back() >= options.block_bytes) { blocks.push_back(0); }
-        std::uint64_t& total = blocks.back();
-        block_of[s] = blocks.size() - 1;
-        begin[s] = total;
-        std::uint64_t at = 0;
-        for (std::size_t i = 0; i < source->parts->size(); ++i) {
-            const PackedPart& part = (*source->parts)[i];
-            reads.push_back({s, known->second, block_of[s], &part, total + at});
-            if (is_packed) { (*parts[s])[i].offset_bytes = at; }
-            at += is_packed ? pool::round_up(part.packed_bytes, codec::packed_alignment_bytes) : part.packed_bytes;
-        }
-        end[s] = total + at;
-        total = pool::round_up(end[s], codec::packed_alignment_bytes);
-        if (is_packed) {
-            model.raw_bytes += storage.bytes;
-            model.packed_bytes += at;
-        } else {
-            model.kept_raw.push_back({StorageId{s}, "the file has it raw"});
-        }
-    }
-    if (blocks.empty()) { return model; }
-    std::vector<std::shared_ptr<host::Region>> regions;
-    regions.reserve(blocks.size());
-    for (const std::uint64_t bytes : blocks) {
-        auto region = host::Region::try_map(bytes, true, residency::detail::memory_node_of(device));
-        if (!region) { return region.error(); }
-        regions.push_back(std::move(*region));
-    }
-    std::vector<std::atomic<std::size_t>> left(blocks.size());  // reads into each
-    for (const detail::PartRead& read : reads) { ++left[read.block]; }
-
-    std::mutex mutex;
-    std::condition_variable changed;
-    std::optional<Error> error;
-    std::atomic<bool> has_failed = false;
-    std::atomic<std::size_t> next = 0;
-    const auto fail = [&](Error what) {
-        const std::lock_guard lock{mutex};
-        if (!error) { error = std::move(what); }
-        has_failed = true;
-        changed.notify_all();
-    };
-    const auto work = [&] {
-        for (std::size_t turn = next++; turn < reads.size() && !has_failed; turn = next++) {
-            const detail::PartRead& read = reads[turn];
-            const std::span to = regions[read.block]->span().subspan(static_cast<std::size_t>(read.to),
-                                                                     static_cast<std::size_t>(read.part->packed_bytes));
-            Status done = files[read.file].try_read(read.part->offset_bytes, to);
-            if (done) {
-                if (Status checked = codec::check_part(*read.part, to); !checked) {
-                    done = Error{checked.error().kind(),
-                                 "its part at offset " + std::to_string(read.part->offset_bytes) + ": " +
-                                     checked.error().message() + "; pack the model again",
-                                 FileLocation{files[read.file].path(), read.part->offset_bytes, {}, {}}};
-                }
-            }
-            if (!done) {
-                fail(done.error().in(catalog.describe(StorageId{read.storage})));
-            } else if (--left[read.block] == 0) {
-                const std::lock_guard lock{mutex};  // the one that waits has looked before, or will see it
-                changed.notify_all();
-            }
-        }
-    };
-    std::vector<std::shared_ptr<const HostBytes>> memory;
-    memory.reserve(blocks.size());
+    detail::LoadLayout layout{catalog};
+    if (Status placed = layout.place_storages(options.block_bytes, model); !placed) { return placed.error(); }
+    if (layout.blocks().empty()) { return model; }
     const unsigned threads =
         options.threads > 0 ? options.threads : (std::min)(8U, (std::max)(1U, std::thread::hardware_concurrency()));
-    {
-        host::ThreadGroup group;
-        if (auto started = group.try_start_some((std::min<std::size_t>)(threads, reads.size()), work); !started) {
-            return started.error();
-        }
-        for (std::size_t block = 0; block < blocks.size(); ++block) {
-            {
-                std::unique_lock lock{mutex};
-                changed.wait(lock, [&] { return left[block] == 0 || has_failed; });
-            }
-            if (has_failed) { break; }
-            auto pinned = try_pin(device, std::move(regions[block]));
-            if (!pinned) {
-                fail(pinned.error());
-                break;
-            }
-            memory.push_back(std::move(pinned->bytes));
-        }
-    }
-    if (error) { return *error; }
-
-    std::vector<StorageSource> sources;
-    for (std::size_t s = 0; s < storages; ++s) {
-        if (!begin[s]) {
-            sources.push_back(catalog.storages()[s].source);
-        } else if (parts[s] == nullptr) {
-            sources.push_back(HostSource{memory[block_of[s]], *begin[s]});
-        } else {
-            sources.push_back(PackedHostSource{memory[block_of[s]], *begin[s], end[s] - *begin[s], parts[s]});
-        }
-    }
-    auto loaded = catalog.try_with_sources(std::move(sources));
+    const auto memory = detail::read_and_pin(device, layout, threads);
+    if (!memory) { return memory.error(); }
+    auto loaded = catalog.try_with_sources(layout.sources(*memory));
     if (!loaded) { return loaded.error(); }
     model.catalog = std::move(*loaded);
     return model;

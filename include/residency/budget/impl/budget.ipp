@@ -111,17 +111,14 @@ RESIDENCY_INLINE std::string Budget::text() const {
     return std::to_string(amount_);
 }
 
-RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext& context, BudgetOrigin origin) const {
-    RESIDENCY_ASSERT(context.granularity_bytes != 0, "give a granularity of at least 1 byte");
+namespace detail {
+
+/// The sizes that a budget is compared with, in whole granules.
+inline void round_budget_sizes(ResolvedBudget& resolved, const BudgetContext& context, std::uint64_t weights) {
     const auto round_up = [&](std::uint64_t value) {
         const std::uint64_t over = value % context.granularity_bytes;
-        return over == 0 ? value : detail::saturating_add(value, context.granularity_bytes - over);
+        return over == 0 ? value : saturating_add(value, context.granularity_bytes - over);
     };
-    using residency::detail::in_bytes;
-    const std::uint64_t weights = detail::saturating_add(context.streamed_bytes, context.resident_bytes);
-
-    ResolvedBudget resolved;
-    resolved.origin = origin;
     resolved.floor_bytes = round_up(context.floor_bytes);
     resolved.total_bytes =
         (std::max)(round_up(context.everything_bytes != 0 ? context.everything_bytes : weights), resolved.floor_bytes);
@@ -129,41 +126,66 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
     if (context.resident_from_bytes != 0) {
         resolved.resident_from_bytes = (std::min)(round_up(context.resident_from_bytes), resolved.total_bytes);
     }
-    const std::string who = "the " + std::string{name_of(origin)} + " budget " + text();
-    const bool may_fall_back = kind_ == BudgetKind::automatic || origin == BudgetOrigin::automatic;
+}
 
-    const bool needs_free = kind_ == BudgetKind::automatic || kind_ == BudgetKind::percent_of_free;
-    if (needs_free && !context.free_device_bytes) {
-        return Error{ErrorKind::budget,
-                     who + " is a part of the free device memory, and there is no device; give bytes (at least " +
-                         std::to_string(resolved.floor_bytes) + ") or a percentage of the weights",
-                     BudgetNumbers{0, 0, context.resident_bytes, resolved.floor_bytes, context.floor_step}};
-    }
-    switch (kind_) {
-        case BudgetKind::bytes: resolved.asked_bytes = amount_; break;
+/// The bytes that a budget asks for, before they are rounded and adjusted. Precondition: a budget of free memory knows what is free.
+[[nodiscard]] inline std::uint64_t asked_budget_bytes(const Budget& budget, const BudgetContext& context,
+                                                      std::uint64_t weights, std::uint64_t total_bytes) {
+    switch (budget.kind()) {
+        case BudgetKind::bytes: break;
         case BudgetKind::percent_of_weights:
-            resolved.asked_bytes = share_of(weights);
             // All of the weights, with what they are rounded up to.
-            if (amount_ >= 100) { resolved.asked_bytes = (std::max)(resolved.asked_bytes, resolved.total_bytes); }
-            break;
-        case BudgetKind::percent_of_free: resolved.asked_bytes = share_of(*context.free_device_bytes); break;
+            return budget.amount() >= 100 ? (std::max)(budget.share_of(weights), total_bytes)
+                                          : budget.share_of(weights);
+        case BudgetKind::percent_of_free: return budget.share_of(*context.free_device_bytes);
         case BudgetKind::automatic: {
             const std::uint64_t free = *context.free_device_bytes;
-            resolved.asked_bytes = free > context.reserve_bytes ? free - context.reserve_bytes : 0;
-            break;
+            return free > context.reserve_bytes ? free - context.reserve_bytes : 0;
         }
     }
-    resolved.bytes = resolved.asked_bytes - resolved.asked_bytes % context.granularity_bytes;
-    resolved.text = who;
-    if (kind_ == BudgetKind::automatic) {
-        resolved.text += ", the " + in_bytes(*context.free_device_bytes) + " that are free less a reserve of " +
-                         in_bytes(context.reserve_bytes);
-    }
-    if (kind_ != BudgetKind::bytes || text() != std::to_string(amount_)) {
-        resolved.text += " = " + in_bytes(resolved.asked_bytes);
-    }
+    return budget.amount();
+}
 
-    if (is_zero()) {
+/// What sets the floor, and what it needs at once.
+[[nodiscard]] inline std::string what_sets_floor(const BudgetContext& context) {
+    std::string text;
+    if (context.floor_step != UINT32_MAX) {
+        text = "step " + std::to_string(context.floor_step);
+    } else if (!context.floor_weight.empty()) {
+        text = "the largest weight, " + residency::detail::quoted(context.floor_weight) + ",";
+    } else if (context.floor_storages > 0) {
+        text = "a request of the " + std::to_string(context.floor_storages) +
+               " largest storages (policies.storages_at_once)";
+    } else {
+        text = "the largest request";
+    }
+    if (!context.floor_step_name.empty()) { text += " (" + residency::detail::quoted(context.floor_step_name) + ")"; }
+    const std::uint64_t step_bytes = context.floor_bytes - (std::min)(context.floor_bytes, context.resident_bytes);
+    const bool is_rounded = context.floor_step_bytes != 0 && context.floor_step_bytes != step_bytes;
+    text += " needs " + in_bytes(is_rounded ? context.floor_step_bytes : step_bytes) + " at once";
+    if (is_rounded) {
+        text += ", " + in_bytes(step_bytes) + (context.has_packed_bytes ? " with its packed bytes and" : "") +
+                " as the pool rounds,";
+    }
+    return text + " beside " + in_bytes(context.resident_bytes) + " of residents";
+}
+
+/// The error of a budget below the floor. `resolved.text` says so far who asked for what.
+[[nodiscard]] inline Error budget_below_floor(const ResolvedBudget& resolved, const BudgetContext& context) {
+    const std::string why = context.streamed_bytes == 0
+                                ? "no weight can be streamed, the residents take " + in_bytes(context.resident_bytes)
+                                : what_sets_floor(context);
+    return {ErrorKind::budget,
+            resolved.text + " is below the smallest that works, " + in_bytes(resolved.floor_bytes) + ": " + why +
+                "; give " + std::to_string(resolved.floor_bytes) + " or more, or 0 for the smallest",
+            BudgetNumbers{resolved.asked_bytes, resolved.bytes, context.resident_bytes, resolved.floor_bytes,
+                          context.floor_step}};
+}
+
+/// Makes what was asked for fit between the floor and the total, and says so. Error budget: it does not.
+[[nodiscard]] inline Status adjust_budget(ResolvedBudget& resolved, const BudgetContext& context, bool is_zero,
+                                          bool may_fall_back) {
+    if (is_zero) {
         resolved.adjustment = BudgetAdjustment::zero_to_floor;
         resolved.bytes = resolved.floor_bytes;
         resolved.text += " means the smallest that works, " + in_bytes(resolved.bytes);
@@ -183,38 +205,44 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
                                        resolved.floor_bytes, context.floor_step, *context.free_device_bytes}};
         }
     } else if (resolved.bytes < resolved.floor_bytes) {
-        std::string message =
-            resolved.text + " is below the smallest that works, " + in_bytes(resolved.floor_bytes) + ": ";
-        if (context.streamed_bytes == 0) {
-            message += "no weight can be streamed, the residents take " + in_bytes(context.resident_bytes);
-        } else {
-            const std::uint64_t step_bytes =
-                context.floor_bytes - (std::min)(context.floor_bytes, context.resident_bytes);
-            if (context.floor_step != UINT32_MAX) {
-                message += "step " + std::to_string(context.floor_step);
-            } else if (!context.floor_weight.empty()) {
-                message += "the largest weight, " + detail::quoted(context.floor_weight) + ",";
-            } else if (context.floor_storages > 0) {
-                message += "a request of the " + std::to_string(context.floor_storages) +
-                           " largest storages (policies.storages_at_once)";
-            } else {
-                message += "the largest request";
-            }
-            if (!context.floor_step_name.empty()) { message += " (" + detail::quoted(context.floor_step_name) + ")"; }
-            const bool is_rounded = context.floor_step_bytes != 0 && context.floor_step_bytes != step_bytes;
-            message += " needs " + in_bytes(is_rounded ? context.floor_step_bytes : step_bytes) + " at once";
-            if (is_rounded) {
-                message += ", " + in_bytes(step_bytes) +
-                           (context.has_packed_bytes ? " with its packed bytes and" : "") + " as the pool rounds,";
-            }
-            message += " beside " + in_bytes(context.resident_bytes) + " of residents";
-        }
-        message += "; give " + std::to_string(resolved.floor_bytes) + " or more, or 0 for the smallest";
-        return Error{ErrorKind::budget, std::move(message),
-                     BudgetNumbers{resolved.asked_bytes, resolved.bytes, context.resident_bytes, resolved.floor_bytes,
-                                   context.floor_step}};
+        return budget_below_floor(resolved, context);
     } else if (resolved.bytes != resolved.asked_bytes) {
         resolved.text += " is rounded down to " + in_bytes(resolved.bytes);
+    }
+    return {};
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext& context, BudgetOrigin origin) const {
+    RESIDENCY_ASSERT(context.granularity_bytes != 0, "give a granularity of at least 1 byte");
+    using residency::detail::in_bytes;
+    const std::uint64_t weights = detail::saturating_add(context.streamed_bytes, context.resident_bytes);
+
+    ResolvedBudget resolved;
+    resolved.origin = origin;
+    detail::round_budget_sizes(resolved, context, weights);
+    const std::string who = "the " + std::string{name_of(origin)} + " budget " + text();
+    const bool needs_free = kind_ == BudgetKind::automatic || kind_ == BudgetKind::percent_of_free;
+    if (needs_free && !context.free_device_bytes) {
+        return Error{ErrorKind::budget,
+                     who + " is a part of the free device memory, and there is no device; give bytes (at least " +
+                         std::to_string(resolved.floor_bytes) + ") or a percentage of the weights",
+                     BudgetNumbers{0, 0, context.resident_bytes, resolved.floor_bytes, context.floor_step}};
+    }
+    resolved.asked_bytes = detail::asked_budget_bytes(*this, context, weights, resolved.total_bytes);
+    resolved.bytes = resolved.asked_bytes - resolved.asked_bytes % context.granularity_bytes;
+    resolved.text = who;
+    if (kind_ == BudgetKind::automatic) {
+        resolved.text += ", the " + in_bytes(*context.free_device_bytes) + " that are free less a reserve of " +
+                         in_bytes(context.reserve_bytes);
+    }
+    if (kind_ != BudgetKind::bytes || text() != std::to_string(amount_)) {
+        resolved.text += " = " + in_bytes(resolved.asked_bytes);
+    }
+    const bool may_fall_back = kind_ == BudgetKind::automatic || origin == BudgetOrigin::automatic;
+    if (Status fits = detail::adjust_budget(resolved, context, is_zero(), may_fall_back); !fits) {
+        return fits.error();
     }
     if (!resolved.is_streaming()) {
         resolved.text += "; everything is resident, nothing is streamed";

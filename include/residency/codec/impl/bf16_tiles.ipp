@@ -129,6 +129,130 @@ private:
     return std::size_t{word / 4 * 32 + lane} * 16 + std::size_t{word % 4} * 4;
 }
 
+/// The window for the values of a matrix.
+[[nodiscard]] inline Window window_for(std::span<const std::byte> raw) noexcept {
+    std::array<std::uint64_t, 256> count{};
+    bool has_denormals = false;
+    for (std::size_t i = 0; i < raw.size() / 2; ++i) {
+        const std::uint32_t value = value_at(raw.data(), i);
+        ++count[value >> 7 & 255];
+        has_denormals = has_denormals || ((value >> 7 & 255) == 0 && (value & 127) != 0);
+    }
+    return choose_window(count, has_denormals);
+}
+
+/// Writes escapes into blocks: each group of tiles has one, and links lead to more where it needs them.
+class EscapeWriter {
+public:
+    /// Precondition: `room` has the blocks of all groups.
+    EscapeWriter(std::span<std::byte> room, std::uint32_t groups) noexcept : room_{room}, blocks_{groups} {}
+
+    void begin_group(std::uint32_t group) noexcept {
+        block_ = group;
+        used_ = 0;
+        std::memset(block_at(block_), 0, escape_block_bytes);
+    }
+    /// False: there is no room for it.
+    [[nodiscard]] bool add(std::uint32_t entry) noexcept {
+        if (used_ == escape_entries && !add_block()) { return false; }
+        std::memcpy(block_at(block_) + std::size_t{4} * used_++, &entry, sizeof entry);
+        return true;
+    }
+    [[nodiscard]] std::uint32_t blocks() const noexcept { return blocks_; }
+
+private:
+    /// The last entry of a full block moves to the next one, and a link takes its place.
+    [[nodiscard]] bool add_block() noexcept {
+        const std::uint32_t next = blocks_;
+        if ((std::uint64_t{next} + 1) * escape_block_bytes > room_.size()) { return false; }
+        ++blocks_;
+        std::byte* const last = block_at(block_) + escape_block_bytes - 4;
+        std::memset(block_at(next), 0, escape_block_bytes);
+        std::memcpy(block_at(next), last, 4);
+        std::memcpy(last, &next, sizeof next);
+        block_ = next;
+        used_ = 1;
+        return true;
+    }
+    [[nodiscard]] std::byte* block_at(std::uint32_t block) const noexcept {
+        return room_.data() + std::size_t{block} * escape_block_bytes;
+    }
+
+    std::span<std::byte> room_;
+    std::uint32_t blocks_;                // in all
+    std::uint32_t block_ = 0, used_ = 0;  // the block at hand, and its entries so far
+};
+
+/// Writes the words of one tile to `to`, and its escapes. False: there is no room for these.
+[[nodiscard]] inline bool pack_tile(const MatrixView& matrix, std::uint32_t tile, const std::byte* raw,
+                                    const Window& window, std::byte* to, EscapeWriter& escapes) noexcept {
+    bool fits = true;
+    std::uint32_t pairs[16] = {};
+    matrix.visit_tile(
+        tile, [&](std::uint32_t lane, std::uint32_t pair, std::uint32_t half, std::optional<std::uint64_t> index) {
+            if (!fits) { return; }
+            std::uint32_t coded = 1U << 7;  // where the matrix ends
+            if (index) {
+                const std::uint32_t stored = shifted(value_at(raw, *index), window.shift);
+                coded = stored & (half_mask & 0xffffU);
+                if (!has_code(stored, window.constant)) {
+                    coded = 0;
+                    fits = escapes.add(entry_of(tile, place_of(lane, pair, half), stored));
+                    if (!fits) { return; }
+                }
+            }
+            pairs[pair] = half == 0 ? coded : pairs[pair] | coded << 16;
+            if (pair == 15 && half == 1) {
+                std::uint32_t words[packed_words];
+                words_of_lane(pairs, words);
+                for (std::uint32_t i = 0; i < packed_words; ++i) {
+                    std::memcpy(to + word_at(lane, i), &words[i], sizeof words[i]);
+                }
+            }
+        });
+    return fits;
+}
+
+/// Writes the tiles with codes, and the escapes behind them. The bytes of it all, which the header says then; 0 where `out` is too small.
+[[nodiscard]] inline std::uint64_t pack_coded(const MatrixView& matrix, const Grid& grid,
+                                              std::span<const std::byte> raw, std::span<std::byte> out,
+                                              Header& header) noexcept {
+    const Window window = window_for(raw);
+    header.words = packed_words;
+    header.shift = window.shift;
+    header.constant = window.constant << 16 | window.constant;
+    header.escapes_at = packed_header_bytes + std::uint64_t{grid.tiles} * tile_bytes(packed_words);
+    if (header.escapes_at + std::uint64_t{grid.escape_groups} * escape_block_bytes > out.size()) { return 0; }
+    EscapeWriter escapes{out.subspan(static_cast<std::size_t>(header.escapes_at)), grid.escape_groups};
+    for (std::uint32_t tile = 0; tile < grid.tiles; ++tile) {
+        if (tile % escape_tiles == 0) { escapes.begin_group(tile / escape_tiles); }
+        std::byte* const to = out.data() + packed_header_bytes + std::uint64_t{tile} * tile_bytes(packed_words);
+        if (!pack_tile(matrix, tile, raw.data(), window, to, escapes)) { return 0; }
+    }
+    header.escape_blocks = escapes.blocks();
+    return header.escapes_at + std::uint64_t{header.escape_blocks} * escape_block_bytes;
+}
+
+/// Writes the tiles with the values as they are. The bytes of it all, which the header says then. Precondition: `out` has room for them.
+[[nodiscard]] inline std::uint64_t pack_plain(const MatrixView& matrix, const Grid& grid,
+                                              std::span<const std::byte> raw, std::span<std::byte> out,
+                                              Header& header) noexcept {
+    header.words = plain_words;
+    header.shift = 0;
+    header.constant = 0;
+    header.escape_blocks = 0;
+    header.escapes_at = packed_header_bytes + std::uint64_t{grid.tiles} * tile_bytes(plain_words);
+    for (std::uint32_t tile = 0; tile < grid.tiles; ++tile) {
+        std::byte* const to = out.data() + packed_header_bytes + std::uint64_t{tile} * tile_bytes(plain_words);
+        matrix.visit_tile(
+            tile, [&](std::uint32_t lane, std::uint32_t pair, std::uint32_t half, std::optional<std::uint64_t> index) {
+                const auto value = static_cast<std::uint16_t>(index ? value_at(raw.data(), *index) : 0);
+                std::memcpy(to + std::size_t{2} * place_of(lane, pair, half), &value, sizeof value);
+            });
+    }
+    return header.escapes_at;
+}
+
 }}  // namespace bf16_tiles::detail
 
 RESIDENCY_INLINE std::optional<std::uint64_t> Bf16Tiles::plain_bytes(const Extents& extents) noexcept {
@@ -142,105 +266,24 @@ RESIDENCY_INLINE std::size_t Bf16Tiles::pack(const Extents& extents, std::span<c
     using namespace bf16_tiles;
     const auto grid = bf16_tiles::detail::grid_of(extents.rows, extents.columns);
     if (!grid || raw.size() != extents.rows * extents.columns * 2) { return 0; }
-    std::array<std::uint64_t, 256> count{};
-    bool has_denormals = false;
-    for (std::size_t i = 0; i < raw.size() / 2; ++i) {
-        const std::uint32_t value = bf16_tiles::detail::value_at(raw.data(), i);
-        ++count[value >> 7 & 255];
-        has_denormals = has_denormals || ((value >> 7 & 255) == 0 && (value & 127) != 0);
-    }
-    const bf16_tiles::detail::Window window = bf16_tiles::detail::choose_window(count, has_denormals);
     const bf16_tiles::detail::MatrixView matrix{extents.rows, extents.columns, *grid};
     Header header;
     header.rows = static_cast<std::uint32_t>(extents.rows);
     header.columns = static_cast<std::uint32_t>(extents.columns);
     header.row_groups = grid->row_groups;
     header.tiles_across = grid->tiles_across;
-    std::byte* const out = packed.data();
-    const auto finish = [&](std::uint64_t bytes) {
-        header.packed = {static_cast<std::uint32_t>(form), version, raw.size(), bytes};
-        std::memset(out, 0, packed_header_bytes);
-        std::memcpy(out, &header, sizeof header);
-        return static_cast<std::size_t>(bytes);
-    };
-
-    header.words = packed_words;
-    header.shift = window.shift;
-    header.constant = window.constant << 16 | window.constant;
-    header.escapes_at = packed_header_bytes + std::uint64_t{grid->tiles} * tile_bytes(packed_words);
-    header.escape_blocks = grid->escape_groups;
-    const std::uint64_t room = packed.size();
-    const auto block_at = [&](std::uint32_t block) {
-        return header.escapes_at + std::uint64_t{block} * escape_block_bytes;
-    };
     const std::uint64_t plain = *plain_bytes(extents);
     // Where packing does not gain, plain tiles are better: their kernel does not look for escapes.
-    const std::uint64_t most = (std::min)(room, plain);
-    bool fits = block_at(header.escape_blocks) <= most;
-    std::uint32_t block = 0, used = 0;  // of the entries: the block at hand, and its entries so far
-    for (std::uint32_t tile = 0; fits && tile < grid->tiles; ++tile) {
-        if (tile % escape_tiles == 0) {
-            block = tile / escape_tiles;
-            used = 0;
-            std::memset(out + block_at(block), 0, escape_block_bytes);
-        }
-        std::byte* const to = out + packed_header_bytes + std::uint64_t{tile} * tile_bytes(packed_words);
-        std::uint32_t pairs[16] = {};
-        matrix.visit_tile(tile, [&](std::uint32_t lane, std::uint32_t pair, std::uint32_t half,
-                                    std::optional<std::uint64_t> index) {
-            if (!fits) { return; }
-            std::uint32_t coded = 1U << 7;  // where the matrix ends
-            if (index) {
-                const std::uint32_t stored = shifted(bf16_tiles::detail::value_at(raw.data(), *index), window.shift);
-                coded = stored & (half_mask & 0xffffU);
-                if (!has_code(stored, window.constant)) {
-                    coded = 0;
-                    if (used ==
-                        escape_entries) {  // the last entry of a full block moves to the next one, and a link takes its place
-                        const std::uint32_t next = header.escape_blocks;
-                        if (block_at(next + 1) > most) {
-                            fits = false;
-                            return;
-                        }
-                        ++header.escape_blocks;
-                        std::byte* const last = out + block_at(block) + escape_block_bytes - 4;
-                        std::memset(out + block_at(next), 0, escape_block_bytes);
-                        std::memcpy(out + block_at(next), last, 4);
-                        std::memcpy(last, &next, sizeof next);
-                        block = next;
-                        used = 1;
-                    }
-                    const std::uint32_t entry = entry_of(tile, place_of(lane, pair, half), stored);
-                    std::memcpy(out + block_at(block) + std::size_t{4} * used++, &entry, sizeof entry);
-                }
-            }
-            pairs[pair] = half == 0 ? coded : pairs[pair] | coded << 16;
-            if (pair == 15 && half == 1) {
-                std::uint32_t words[packed_words];
-                words_of_lane(pairs, words);
-                for (std::uint32_t i = 0; i < packed_words; ++i) {
-                    std::memcpy(to + bf16_tiles::detail::word_at(lane, i), &words[i], sizeof words[i]);
-                }
-            }
-        });
+    const std::span out = packed.first(static_cast<std::size_t>((std::min<std::uint64_t>)(packed.size(), plain)));
+    std::uint64_t bytes = bf16_tiles::detail::pack_coded(matrix, *grid, raw, out, header);
+    if (bytes == 0) {
+        if (plain > packed.size()) { return 0; }
+        bytes = bf16_tiles::detail::pack_plain(matrix, *grid, raw, out, header);
     }
-    if (fits) { return finish(block_at(header.escape_blocks)); }
-
-    if (plain > room) { return 0; }
-    header.words = plain_words;
-    header.shift = 0;
-    header.constant = 0;
-    header.escape_blocks = 0;
-    header.escapes_at = plain;
-    for (std::uint32_t tile = 0; tile < grid->tiles; ++tile) {
-        std::byte* const to = out + packed_header_bytes + std::uint64_t{tile} * tile_bytes(plain_words);
-        matrix.visit_tile(tile, [&](std::uint32_t lane, std::uint32_t pair, std::uint32_t half,
-                                    std::optional<std::uint64_t> index) {
-            const auto value = static_cast<std::uint16_t>(index ? bf16_tiles::detail::value_at(raw.data(), *index) : 0);
-            std::memcpy(to + std::size_t{2} * place_of(lane, pair, half), &value, sizeof value);
-        });
-    }
-    return finish(plain);
+    header.packed = {static_cast<std::uint32_t>(form), version, raw.size(), bytes};
+    std::memset(out.data(), 0, packed_header_bytes);
+    std::memcpy(out.data(), &header, sizeof header);
+    return static_cast<std::size_t>(bytes);
 }
 
 RESIDENCY_INLINE Status Bf16Tiles::check(const Extents& extents, std::span<const std::byte> packed,

@@ -42,7 +42,11 @@ RESIDENCY_INLINE std::chrono::nanoseconds CudaDevice::host_time() const noexcept
     return std::chrono::steady_clock::now().time_since_epoch();
 }
 
-RESIDENCY_INLINE Result<CudaDevice> CudaDevice::try_open(int ordinal, Config config) {
+namespace detail {
+
+/// Finds out whether this program can use the GPU of that ordinal; each reason why it cannot has an error of its own. Gives the version
+/// of the driver.
+[[nodiscard]] inline Result<int> find_cuda_device(int ordinal) {
     int driver_version = 0;
     int count = 0;
     cudaError_t code = cudaDriverGetVersion(&driver_version);
@@ -58,18 +62,17 @@ RESIDENCY_INLINE Result<CudaDevice> CudaDevice::try_open(int ordinal, Config con
         const auto version = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
         return Error{ErrorKind::unsupported,
                      "the NVIDIA driver is too old: it supports CUDA " + version(driver_version) +
-                         ", this program was built with CUDA " + version(CUDART_VERSION) + "; " +
-                         detail::cuda_advice(code),
+                         ", this program was built with CUDA " + version(CUDART_VERSION) + "; " + cuda_advice(code),
                      DeviceFailure{code, "cudaGetDeviceCount", 0}};
     }
     if (code == cudaErrorNoDevice || (code == cudaSuccess && count == 0)) {
         static_cast<void>(cudaGetLastError());
-        return Error{ErrorKind::device, detail::cuda_advice(cudaErrorNoDevice),
+        return Error{ErrorKind::device, cuda_advice(cudaErrorNoDevice),
                      DeviceFailure{cudaErrorNoDevice, "cudaGetDeviceCount", 0}};
     }
     if (code != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
-        return detail::cuda_error(code, "cudaGetDeviceCount");
+        return cuda_error(code, "cudaGetDeviceCount");
     }
     if (ordinal < 0 || ordinal >= count) {
         return Error{ErrorKind::invalid_argument,
@@ -77,43 +80,41 @@ RESIDENCY_INLINE Result<CudaDevice> CudaDevice::try_open(int ordinal, Config con
                          ", counted from 0; check CUDA_VISIBLE_DEVICES",
                      DeviceFailure{cudaErrorInvalidDevice, "CudaDevice", 0}};
     }
+    return driver_version;
+}
+
+/// Takes a share of the primary context, and creates it if there is none yet.
+[[nodiscard]] inline Status retain_cuda_context(CudaState& s) {
     // The runtime keeps the primary context for itself too, so that releasing ours never destroys the caller's objects.
-    code = cudaInitDevice(ordinal, 0, 0);
+    const cudaError_t code = cudaInitDevice(s.ordinal, 0, 0);
     if (code != cudaSuccess) {
         static_cast<void>(cudaGetLastError());
-        return detail::cuda_error(code, "cudaInitDevice");
+        return cuda_error(code, "cudaInitDevice");
     }
-    auto driver = detail::CudaDriver::load();
+    const auto driver = CudaDriver::load();
     if (!driver) { return driver.error(); }
-
-    auto state = std::make_unique<detail::CudaState>();
-    state->ordinal = ordinal;
-    state->host_threads =
-        config.host_threads != 0 ? config.host_threads : std::clamp(std::thread::hardware_concurrency(), 1U, 16U);
-    state->huge_pages = config.huge_pages;
-    state->pin = config.pin;
-    state->driver = *driver;
-    if (const CUresult got = state->driver.device_get(&state->device, ordinal); got != CUDA_SUCCESS) {
-        return detail::cuda_error(got, "cuDeviceGet");
+    s.driver = *driver;
+    if (const CUresult got = s.driver.device_get(&s.device, s.ordinal); got != CUDA_SUCCESS) {
+        return cuda_error(got, "cuDeviceGet");
     }
-    if (const CUresult got = state->driver.primary_context_retain(&state->context, state->device);
-        got != CUDA_SUCCESS) {
-        state->context = nullptr;
-        return detail::cuda_error(got, "cuDevicePrimaryCtxRetain");
+    if (const CUresult got = s.driver.primary_context_retain(&s.context, s.device); got != CUDA_SUCCESS) {
+        s.context = nullptr;
+        return cuda_error(got, "cuDevicePrimaryCtxRetain");
     }
-    CudaDevice device{std::move(state)};
-    detail::CudaState& s = *device.state_;
-    const detail::CudaState::RelaxedScope scope{s};
+    return {};
+}
 
+/// What the GPU is and what it can do. Precondition: its context is current.
+[[nodiscard]] inline Status read_cuda_properties(CudaState& s, [[maybe_unused]] int driver_version) {
     cudaDeviceProp properties{};
-    code = cudaGetDeviceProperties(&properties, ordinal);
+    const cudaError_t code = cudaGetDeviceProperties(&properties, s.ordinal);
     if (code != cudaSuccess) { return s.runtime_failure(code, "cudaGetDeviceProperties"); }
     s.name = properties.name;
     s.total_bytes = properties.totalGlobalMem;
     char address[32];
     std::snprintf(address, sizeof address, "%04x:%02x:%02x.0", static_cast<unsigned>(properties.pciDomainID),
                   static_cast<unsigned>(properties.pciBusID), static_cast<unsigned>(properties.pciDeviceID));
-    s.memory_node = detail::memory_node_of_pci(address);
+    s.memory_node = memory_node_of_pci(address);
     const auto has = [&s](CUdevice_attribute attribute) {
         int value = 0;
         return s.driver.device_get_attribute(&value, attribute, s.device) == CUDA_SUCCESS && value != 0;
@@ -139,15 +140,41 @@ RESIDENCY_INLINE Result<CudaDevice> CudaDevice::try_open(int ordinal, Config con
         }
         s.chunk_granularity = granularity;
     }
-    for (const Timing timing : {Timing::off, Timing::on}) {
-        detail::CudaEventStore& store = s.events[timing == Timing::on ? 1 : 0];
-        for (unsigned i = 0; i < (timing == Timing::on ? config.timing_events : config.events); ++i) {
-            cudaEvent_t event = nullptr;
-            if (code = detail::create_raw_event(event, timing); code != cudaSuccess) {
-                return s.runtime_failure(code, "cudaEventCreateWithFlags");
-            }
-            store.push(event);
+    return {};
+}
+
+/// Fills the store of events. Precondition: the context is current.
+[[nodiscard]] inline Status create_cuda_events(CudaState& s, unsigned count, Timing timing) {
+    for (unsigned i = 0; i < count; ++i) {
+        cudaEvent_t event = nullptr;
+        if (const cudaError_t code = create_raw_event(event, timing); code != cudaSuccess) {
+            return s.runtime_failure(code, "cudaEventCreateWithFlags");
         }
+        s.events[timing == Timing::on ? 1 : 0].push(event);
+    }
+    return {};
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<CudaDevice> CudaDevice::try_open(int ordinal, Config config) {
+    const auto driver_version = detail::find_cuda_device(ordinal);
+    if (!driver_version) { return driver_version.error(); }
+    auto state = std::make_unique<detail::CudaState>();
+    state->ordinal = ordinal;
+    state->host_threads =
+        config.host_threads != 0 ? config.host_threads : std::clamp(std::thread::hardware_concurrency(), 1U, 16U);
+    state->huge_pages = config.huge_pages;
+    state->pin = config.pin;
+    if (Status retained = detail::retain_cuda_context(*state); !retained) { return retained.error(); }
+
+    CudaDevice device{std::move(state)};
+    detail::CudaState& s = *device.state_;
+    const detail::CudaState::RelaxedScope scope{s};
+    if (Status read = detail::read_cuda_properties(s, *driver_version); !read) { return read.error(); }
+    for (const Timing timing : {Timing::off, Timing::on}) {
+        const unsigned count = timing == Timing::on ? config.timing_events : config.events;
+        if (Status made = detail::create_cuda_events(s, count, timing); !made) { return made.error(); }
     }
     return device;
 }

@@ -57,134 +57,177 @@ private:
     std::array<std::uint64_t, 4> lanes_{1, 2, 3, 4};
 };
 
-}  // namespace detail
+/// Finds storages of equal contents: by size, then by hash, then by comparing. Several threads read, until one fails.
+class EqualStorages {
+public:
+    using Groups = std::vector<std::vector<std::uint32_t>>;  // of storages
 
-RESIDENCY_INLINE Result<std::vector<std::vector<std::uint32_t>>> try_find_equal_storages(
-    const ModelFile& model, const EqualStoragesOptions& options) {
-    constexpr std::uint64_t block = std::uint64_t{4} << 20;
-    for (const ModelFile::StorageEntry& storage : model.storages) {
-        if (storage.parts != nullptr) {
-            return Error{ErrorKind::unsupported,
-                         "the model is packed: look for equal contents in the model that it was made from"};
+    EqualStorages(const ModelFile& model, const EqualStoragesOptions& options) : model_{model}, options_{options} {}
+
+    [[nodiscard]] Result<Groups> find() {
+        if (Status opened = open_files(); !opened) { return opened.error(); }
+        const std::vector<std::uint32_t> candidates = of_equal_size();
+        const std::vector<std::uint64_t> hashes = hash_all(candidates);
+        if (error_) { return *error_; }
+        const Groups groups = of_equal_hash(candidates, hashes);
+        Groups equal = compare_all(groups);
+        if (error_) { return *error_; }
+        for (const Input& input : inputs_) {
+            if (Status unchanged = input.check(); !unchanged) { return unchanged.error(); }
         }
-    }
-    std::vector<Input> inputs;
-    for (const SourceFile& file : model.files) {
-        auto input = Input::try_open(file);
-        if (!input) { return input.error(); }
-        if (Status same = input->check(file); !same) { return same.error(); }
-        inputs.push_back(std::move(*input));
-    }
-    std::map<std::uint64_t, std::vector<std::uint32_t>> by_size;
-    for (std::uint32_t i = 0; i < model.storages.size(); ++i) {
-        const auto& storage = model.storages[i];
-        if (storage.bytes != 0 && !storage.is_mutable) { by_size[storage.bytes].push_back(i); }
-    }
-    std::vector<std::uint32_t> candidates;
-    std::uint64_t total = 0;
-    for (const auto& [bytes, group] : by_size) {
-        if (group.size() < 2) { continue; }
-        candidates.insert(candidates.end(), group.begin(), group.end());
-        total += bytes * group.size();
+        std::sort(equal.begin(), equal.end());
+        return equal;
     }
 
-    // Works through `count` items in several threads, until one fails.
-    std::atomic<std::uint64_t> read_bytes = 0;
-    std::mutex mutex;
-    std::optional<Error> error;
-    std::atomic<bool> stop = false;
-    const auto fail = [&](const Error& what) {
-        const std::lock_guard lock{mutex};
-        if (!error) { error = what; }
-        stop = true;
-    };
-    const auto read = [&](const ModelFile::StorageEntry& storage, std::uint64_t at, std::span<std::byte> out) {
-        if (Status done = inputs[storage.file].try_read(storage.offset_bytes + at, out); !done) {
-            fail(done.error());
-            return false;
+private:
+    static constexpr std::uint64_t block = std::uint64_t{4} << 20;
+
+    [[nodiscard]] Status open_files() {
+        for (const SourceFile& file : model_.files) {
+            auto input = Input::try_open(file);
+            if (!input) { return input.error(); }
+            if (Status same = input->check(file); !same) { return same; }
+            inputs_.push_back(std::move(*input));
+        }
+        return {};
+    }
+    /// The storages that have the size of another one. Counts their bytes.
+    [[nodiscard]] std::vector<std::uint32_t> of_equal_size() {
+        std::map<std::uint64_t, std::vector<std::uint32_t>> by_size;
+        for (std::uint32_t i = 0; i < model_.storages.size(); ++i) {
+            const auto& storage = model_.storages[i];
+            if (storage.bytes != 0 && !storage.is_mutable) { by_size[storage.bytes].push_back(i); }
+        }
+        std::vector<std::uint32_t> candidates;
+        for (const auto& [bytes, group] : by_size) {
+            if (group.size() < 2) { continue; }
+            candidates.insert(candidates.end(), group.begin(), group.end());
+            total_bytes_ += bytes * group.size();
+        }
+        return candidates;
+    }
+    [[nodiscard]] std::vector<std::uint64_t> hash_all(const std::vector<std::uint32_t>& candidates) {
+        std::vector<std::uint64_t> hashes(candidates.size());
+        in_parallel(candidates.size(), [&](std::size_t c) {
+            const auto& storage = model_.storages[candidates[c]];
+            std::vector<std::byte> buffer(static_cast<std::size_t>((std::min)(block, storage.bytes)));
+            ContentHash hash;
+            for (std::uint64_t at = 0; at < storage.bytes && !stop_; at += block) {
+                const auto part =
+                    std::span{buffer}.first(static_cast<std::size_t>((std::min)(block, storage.bytes - at)));
+                if (!read(storage, at, part)) { return; }
+                hash.add(part);
+                advance(part.size());
+            }
+            hashes[c] = hash.value();
+        });
+        return hashes;
+    }
+    [[nodiscard]] Groups of_equal_hash(const std::vector<std::uint32_t>& candidates,
+                                       const std::vector<std::uint64_t>& hashes) const {
+        std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint32_t>> by_hash;
+        for (std::size_t c = 0; c < candidates.size(); ++c) {
+            by_hash[{model_.storages[candidates[c]].bytes, hashes[c]}].push_back(candidates[c]);
+        }
+        Groups groups;
+        for (auto& [key, group] : by_hash) {
+            if (group.size() >= 2) { groups.push_back(std::move(group)); }
+        }
+        return groups;
+    }
+    /// Equal hashes are a guess: compares each with the first of its group, and leaves out what differs.
+    [[nodiscard]] Groups compare_all(const Groups& groups) {
+        std::vector<std::pair<std::size_t, std::size_t>> pairs;
+        for (std::size_t g = 0; g < groups.size(); ++g) {
+            for (std::size_t k = 1; k < groups[g].size(); ++k) { pairs.emplace_back(g, k); }
+        }
+        std::vector<std::uint8_t> same(pairs.size(), 0);
+        in_parallel(pairs.size(), [&](std::size_t p) {
+            const auto& group = groups[pairs[p].first];
+            const auto& first = model_.storages[group[0]];
+            same[p] = are_equal(first, model_.storages[group[pairs[p].second]]) ? 1 : 0;
+        });
+        Groups equal(groups.size());
+        for (std::size_t g = 0; g < groups.size(); ++g) { equal[g].push_back(groups[g][0]); }
+        for (std::size_t p = 0; p < pairs.size(); ++p) {
+            if (same[p] != 0) { equal[pairs[p].first].push_back(groups[pairs[p].first][pairs[p].second]); }
+        }
+        std::erase_if(equal, [](const auto& group) { return group.size() < 2; });
+        return equal;
+    }
+    /// Whether two storages of the same size have the same bytes. False too where all stops.
+    [[nodiscard]] bool are_equal(const ModelFile::StorageEntry& first, const ModelFile::StorageEntry& second) {
+        const std::size_t bytes = static_cast<std::size_t>((std::min)(block, first.bytes));
+        std::vector<std::byte> one(bytes);
+        std::vector<std::byte> other(bytes);
+        for (std::uint64_t at = 0; at < first.bytes; at += block) {
+            const auto count = static_cast<std::size_t>((std::min)(block, first.bytes - at));
+            if (stop_ || !read(first, at, std::span{one}.first(count)) ||
+                !read(second, at, std::span{other}.first(count)) || std::memcmp(one.data(), other.data(), count) != 0) {
+                return false;
+            }
         }
         return true;
-    };
-    const auto advance = [&](std::uint64_t bytes) {
-        const std::uint64_t now = read_bytes.fetch_add(bytes) + bytes;
-        if (!options.progress) { return; }
-        const std::unique_lock lock{mutex, std::try_to_lock};
-        if (lock && !stop && !options.progress(now, total)) {
-            error = Error{ErrorKind::cancelled, "cancelled after " + std::to_string(now) + " bytes"};
-            stop = true;
-        }
-    };
-    const auto in_parallel = [&](std::size_t count, const auto& work) {
+    }
+
+    /// Works through `count` items in several threads, until one fails.
+    template <class Work>
+    void in_parallel(std::size_t count, const Work& work) {
         std::atomic<std::size_t> next = 0;
         const auto loop = [&] {
-            for (std::size_t i = next.fetch_add(1); i < count && !stop; i = next.fetch_add(1)) { work(i); }
+            for (std::size_t i = next.fetch_add(1); i < count && !stop_; i = next.fetch_add(1)) { work(i); }
         };
         const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
-        const std::size_t wanted = options.threads != 0 ? options.threads : (std::min)(8U, machine);
+        const std::size_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
         host::ThreadGroup others;
         // Without them this one does it all.
         static_cast<void>(
             others.try_start_some((std::max<std::size_t>)((std::min)(wanted, count), 1) - 1, loop).has_value());
         loop();
         others.join();
-    };
-
-    std::vector<std::uint64_t> hashes(candidates.size());
-    in_parallel(candidates.size(), [&](std::size_t c) {
-        const auto& storage = model.storages[candidates[c]];
-        std::vector<std::byte> buffer(static_cast<std::size_t>((std::min)(block, storage.bytes)));
-        detail::ContentHash hash;
-        for (std::uint64_t at = 0; at < storage.bytes && !stop; at += block) {
-            const auto part = std::span{buffer}.first(static_cast<std::size_t>((std::min)(block, storage.bytes - at)));
-            if (!read(storage, at, part)) { return; }
-            hash.add(part);
-            advance(part.size());
+    }
+    /// Any thread. False: it failed, and all stops.
+    [[nodiscard]] bool read(const ModelFile::StorageEntry& storage, std::uint64_t at, std::span<std::byte> out) {
+        if (Status done = inputs_[storage.file].try_read(storage.offset_bytes + at, out); !done) {
+            const std::lock_guard lock{mutex_};
+            if (!error_) { error_ = done.error(); }
+            stop_ = true;
+            return false;
         }
-        hashes[c] = hash.value();
-    });
-    if (error) { return *error; }
-
-    std::map<std::pair<std::uint64_t, std::uint64_t>, std::vector<std::uint32_t>> by_hash;
-    for (std::size_t c = 0; c < candidates.size(); ++c) {
-        by_hash[{model.storages[candidates[c]].bytes, hashes[c]}].push_back(candidates[c]);
+        return true;
     }
-    std::vector<std::vector<std::uint32_t>> groups;
-    for (auto& [key, group] : by_hash) {
-        if (group.size() >= 2) { groups.push_back(std::move(group)); }
-    }
-    // Equal hashes are a guess: compare each with the first of its group, and leave out what differs.
-    std::vector<std::pair<std::size_t, std::size_t>> pairs;
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-        for (std::size_t k = 1; k < groups[g].size(); ++k) { pairs.emplace_back(g, k); }
-    }
-    std::vector<std::uint8_t> same(pairs.size(), 0);
-    in_parallel(pairs.size(), [&](std::size_t p) {
-        const auto& first = model.storages[groups[pairs[p].first][0]];
-        const auto& second = model.storages[groups[pairs[p].first][pairs[p].second]];
-        const std::size_t bytes = static_cast<std::size_t>((std::min)(block, first.bytes));
-        std::vector<std::byte> one(bytes);
-        std::vector<std::byte> other(bytes);
-        for (std::uint64_t at = 0; at < first.bytes; at += block) {
-            const auto count = static_cast<std::size_t>((std::min)(block, first.bytes - at));
-            if (stop || !read(first, at, std::span{one}.first(count)) ||
-                !read(second, at, std::span{other}.first(count)) || std::memcmp(one.data(), other.data(), count) != 0) {
-                return;
-            }
+    /// Any thread. Counts bytes that were read; stops where the caller cancels.
+    void advance(std::uint64_t bytes) {
+        const std::uint64_t now = read_bytes_.fetch_add(bytes) + bytes;
+        if (!options_.progress) { return; }
+        const std::unique_lock lock{mutex_, std::try_to_lock};
+        if (lock && !stop_ && !options_.progress(now, total_bytes_)) {
+            error_ = Error{ErrorKind::cancelled, "cancelled after " + std::to_string(now) + " bytes"};
+            stop_ = true;
         }
-        same[p] = 1;
-    });
-    if (error) { return *error; }
-    for (const Input& input : inputs) {
-        if (Status unchanged = input.check(); !unchanged) { return unchanged.error(); }
     }
-    std::vector<std::vector<std::uint32_t>> equal(groups.size());
-    for (std::size_t g = 0; g < groups.size(); ++g) { equal[g].push_back(groups[g][0]); }
-    for (std::size_t p = 0; p < pairs.size(); ++p) {
-        if (same[p] != 0) { equal[pairs[p].first].push_back(groups[pairs[p].first][pairs[p].second]); }
+
+    const ModelFile& model_;
+    const EqualStoragesOptions& options_;
+    std::vector<Input> inputs_;      // by file of the model
+    std::uint64_t total_bytes_ = 0;  // of the storages that are hashed
+    std::atomic<std::uint64_t> read_bytes_ = 0;
+    std::mutex mutex_;
+    std::optional<Error> error_;  // the first; under mutex_ while threads run
+    std::atomic<bool> stop_ = false;
+};
+
+}  // namespace detail
+
+RESIDENCY_INLINE Result<std::vector<std::vector<std::uint32_t>>> try_find_equal_storages(
+    const ModelFile& model, const EqualStoragesOptions& options) {
+    for (const ModelFile::StorageEntry& storage : model.storages) {
+        if (storage.parts != nullptr) {
+            return Error{ErrorKind::unsupported,
+                         "the model is packed: look for equal contents in the model that it was made from"};
+        }
     }
-    std::erase_if(equal, [](const auto& group) { return group.size() < 2; });
-    std::sort(equal.begin(), equal.end());
-    return equal;
+    return detail::EqualStorages{model, options}.find();
 }
 
 RESIDENCY_INLINE ModelFile merge_storages(const ModelFile& model, std::span<const std::vector<std::uint32_t>> groups) {

@@ -270,189 +270,258 @@ inline constexpr std::uint64_t gguf_longest_text = (std::numeric_limits<std::uin
                     std::move(found), "a type of ggml, 0 to " + std::to_string(ggml_types.back().number));
 }
 
-/// Appends one file's tensors, in the order of their data, as weights with a storage each; gives back its header.
-[[nodiscard]] inline Result<GgufHeader> append_gguf(ModelFile& model, const Input& input, const ReadOptions& options) {
-    constexpr std::uint64_t longest_key = 65535;
-    constexpr std::uint32_t most_dimensions = 64;
-    GgufCursor cursor{input};
-    GgufHeader header;
+/// Reads the header of one file front to back, checks that its tensors' data fit the file, and appends them to a model.
+class GgufReader {
+public:
+    GgufReader(const Input& input, const ReadOptions& options) : input_{input}, options_{options}, cursor_{input} {}
 
-    std::array<char, 4> magic{};
-    for (char& c : magic) { c = cursor.number<char>(); }
-    if (cursor.ok() && std::string_view{magic.data(), magic.size()} != "GGUF") {
-        if (Status known = refuse_other_kinds(input); !known) { return known.error(); }
-        cursor.fail_at(0, "not a GGUF file", shown({magic.data(), magic.size()}), "\"GGUF\"");
+    [[nodiscard]] Status append_to(ModelFile& model) {
+        if (Status read = read_start(); !read) { return read; }
+        if (Status read = read_metadata(); !read) { return read; }
+        if (Status read = read_tensors(); !read) { return read; }
+        if (Status found = find_data(); !found) { return found; }
+        if (Status good = check_data(); !good) { return good; }
+        if (Status good = check_rest(model); !good) { return good; }
+        return append_tensors(model);
     }
-    header.version = cursor.number<std::uint32_t>();
-    if (cursor.ok() && header.version != 2 && header.version != 3) {
-        const bool swapped = (header.version & 0xffff) == 0 && header.version != 0;
-        cursor.fail_at(4, swapped ? "a big-endian file, which is not supported" : "an unsupported version",
-                       std::to_string(header.version), "2 or 3");
-    }
-    const auto tensor_count = cursor.number<std::uint64_t>();
-    const auto metadata_count = cursor.number<std::uint64_t>();
-    if (!cursor.ok()) { return cursor.error(); }
-    // A key of no bytes with a value of one takes 13 bytes; a tensor without a name and without dimensions 24.
-    if (!cursor.fits(metadata_count, 13, "metadata entries") || !cursor.fits(tensor_count, 24, "tensors")) {
-        return cursor.error();
-    }
+    /// Complete after append_to().
+    [[nodiscard]] GgufHeader& header() noexcept { return header_; }
 
-    std::unordered_set<std::string> keys;
-    for (std::uint64_t i = 0; i < metadata_count; ++i) {
-        const std::uint64_t start = cursor.place();
-        std::string key = cursor.text("a metadata key", longest_key);
-        if (!cursor.ok()) { return cursor.error(); }
-        if (!keys.insert(key).second) {
-            return malformed(input.path(), start, "metadata " + shown(key) + " is given twice");
-        }
-        const std::uint64_t at = cursor.place();
-        GgufValue value = read_gguf_value(cursor);
-        if (!cursor.ok()) { return cursor.error().in("metadata " + shown(key)); }
-        if (key == "general.alignment") {
-            const auto alignment = value.kind == GgufKind::uint32 ? value.as_count() : std::nullopt;
-            if (!alignment || !std::has_single_bit(*alignment)) {
-                return malformed(input.path(), at, "\"general.alignment\" is not a power of two of kind uint32",
-                                 value.as_count() ? std::to_string(*value.as_count()) : std::string{});
-            }
-            header.alignment_bytes = *alignment;
-        }
-        header.metadata.emplace_back(std::move(key), std::move(value));
-    }
-
+private:
+    /// Where a tensor's entry is in the header, and its data in the data.
     struct Tensor {
         std::uint64_t place = 0, offset = 0;
     };
-    std::vector<ModelFile::WeightEntry> weights;
-    std::vector<Tensor> tensors;
-    for (std::uint64_t i = 0; i < tensor_count; ++i) {
-        const std::uint64_t start = cursor.place();
+
+    static constexpr std::uint64_t longest_key = 65535;
+    static constexpr std::uint32_t most_dimensions = 64;
+
+    /// The magic, the version and the counts.
+    [[nodiscard]] Status read_start() {
+        std::array<char, 4> magic{};
+        for (char& c : magic) { c = cursor_.number<char>(); }
+        if (cursor_.ok() && std::string_view{magic.data(), magic.size()} != "GGUF") {
+            if (Status known = refuse_other_kinds(input_); !known) { return known; }
+            cursor_.fail_at(0, "not a GGUF file", shown({magic.data(), magic.size()}), "\"GGUF\"");
+        }
+        header_.version = cursor_.number<std::uint32_t>();
+        if (cursor_.ok() && header_.version != 2 && header_.version != 3) {
+            const bool swapped = (header_.version & 0xffff) == 0 && header_.version != 0;
+            cursor_.fail_at(4, swapped ? "a big-endian file, which is not supported" : "an unsupported version",
+                            std::to_string(header_.version), "2 or 3");
+        }
+        tensor_count_ = cursor_.number<std::uint64_t>();
+        metadata_count_ = cursor_.number<std::uint64_t>();
+        if (!cursor_.ok()) { return cursor_.error(); }
+        // A key of no bytes with a value of one takes 13 bytes; a tensor without a name and without dimensions 24.
+        if (!cursor_.fits(metadata_count_, 13, "metadata entries") || !cursor_.fits(tensor_count_, 24, "tensors")) {
+            return cursor_.error();
+        }
+        return {};
+    }
+
+    [[nodiscard]] Status read_metadata() {
+        std::unordered_set<std::string> keys;
+        for (std::uint64_t i = 0; i < metadata_count_; ++i) {
+            const std::uint64_t start = cursor_.place();
+            std::string key = cursor_.text("a metadata key", longest_key);
+            if (!cursor_.ok()) { return cursor_.error(); }
+            if (!keys.insert(key).second) {
+                return malformed(input_.path(), start, "metadata " + shown(key) + " is given twice");
+            }
+            const std::uint64_t at = cursor_.place();
+            GgufValue value = read_gguf_value(cursor_);
+            if (!cursor_.ok()) { return cursor_.error().in("metadata " + shown(key)); }
+            if (key == "general.alignment") {
+                const auto alignment = value.kind == GgufKind::uint32 ? value.as_count() : std::nullopt;
+                if (!alignment || !std::has_single_bit(*alignment)) {
+                    return malformed(input_.path(), at, "\"general.alignment\" is not a power of two of kind uint32",
+                                     value.as_count() ? std::to_string(*value.as_count()) : std::string{});
+                }
+                header_.alignment_bytes = *alignment;
+            }
+            header_.metadata.emplace_back(std::move(key), std::move(value));
+        }
+        return {};
+    }
+
+    [[nodiscard]] Status read_tensors() {
+        for (std::uint64_t i = 0; i < tensor_count_; ++i) {
+            if (Status read = read_tensor(); !read) { return read; }
+        }
+        if (const auto twice = find_duplicate(weights_)) {
+            return malformed(input_.path(), tensors_[twice->second].place,
+                             "tensor " + shown(weights_[twice->second].name) + " is given twice",
+                             "it at byte " + std::to_string(tensors_[twice->first].place) + " too");
+        }
+        return {};
+    }
+    [[nodiscard]] Status read_tensor() {
+        const std::uint64_t start = cursor_.place();
         ModelFile::WeightEntry weight;
-        weight.name = cursor.text("a tensor's name", longest_key);
-        if (cursor.ok() && !is_utf8(weight.name)) {
-            cursor.fail_at(start + 8, "a tensor's name is not UTF-8", shown(weight.name));
+        weight.name = cursor_.text("a tensor's name", longest_key);
+        if (cursor_.ok() && !is_utf8(weight.name)) {
+            cursor_.fail_at(start + 8, "a tensor's name is not UTF-8", shown(weight.name));
         }
         const auto what = [&] { return "tensor " + shown(weight.name) + ": "; };
-        const std::uint64_t at = cursor.place();
-        const auto dimensions = cursor.number<std::uint32_t>();
-        if (cursor.ok() && dimensions > most_dimensions) {
-            cursor.fail_at(at, what() + "too many dimensions", std::to_string(dimensions),
-                           "at most " + std::to_string(most_dimensions));
+        const std::uint64_t at = cursor_.place();
+        const auto dimensions = cursor_.number<std::uint32_t>();
+        if (cursor_.ok() && dimensions > most_dimensions) {
+            cursor_.fail_at(at, what() + "too many dimensions", std::to_string(dimensions),
+                            "at most " + std::to_string(most_dimensions));
         }
-        for (std::uint32_t axis = 0; axis < dimensions && cursor.ok(); ++axis) {
-            weight.shape.push_back(cursor.number<std::uint64_t>());
+        for (std::uint32_t axis = 0; axis < dimensions && cursor_.ok(); ++axis) {
+            weight.shape.push_back(cursor_.number<std::uint64_t>());
         }
         std::reverse(weight.shape.begin(), weight.shape.end());  // files have the innermost first
-        const std::uint64_t type_place = cursor.place();
-        const auto number = cursor.number<std::uint32_t>();
-        const std::uint64_t offset_place = cursor.place();
-        const auto offset = cursor.number<std::uint64_t>();
-        if (!cursor.ok()) { return cursor.error(); }
-        const auto type = find_ggml_type(number, options);
-        if (!type) { return unknown_ggml_type(input.path(), type_place, what(), number); }
+        const std::uint64_t type_place = cursor_.place();
+        const auto number = cursor_.number<std::uint32_t>();
+        const std::uint64_t offset_place = cursor_.place();
+        const auto offset = cursor_.number<std::uint64_t>();
+        if (!cursor_.ok()) { return cursor_.error(); }
+        const auto type = find_ggml_type(number, options_);
+        if (!type) { return unknown_ggml_type(input_.path(), type_place, what(), number); }
         weight.dtype = type->name;
         weight.type = type->type;
+        if (Status counted = count_bytes(weight, start); !counted) { return counted; }
+        if (offset % header_.alignment_bytes != 0) {
+            return malformed(input_.path(), offset_place, what() + "its offset is not aligned", std::to_string(offset),
+                             "a multiple of " + std::to_string(header_.alignment_bytes));
+        }
+        weights_.push_back(std::move(weight));
+        tensors_.push_back({start, offset});
+        return {};
+    }
+    /// The bytes of a weight from its shape and type. `start`: of its entry.
+    [[nodiscard]] Status count_bytes(ModelFile::WeightEntry& weight, std::uint64_t start) const {
+        const auto broken = [&](const std::string& what, std::string found = {}, std::string expected = {}) {
+            return malformed(
+                input_.path(), start,
+                "tensor " + shown(weight.name) + ": " + weight.dtype + shape_text(weight.shape) + ": " + what,
+                std::move(found), std::move(expected));
+        };
         const auto elements = count_elements(weight.shape);
         const std::uint64_t row = weight.shape.empty() ? 1 : weight.shape.back();
-        const auto view = [&] { return weight.dtype + shape_text(weight.shape); };
-        if (!elements) {
-            return malformed(input.path(), start, what() + view() + ": the elements do not fit in 64 bits");
+        if (!elements) { return broken("the elements do not fit in 64 bits"); }
+        if (row % weight.type.block_elements() != 0) {
+            return broken("a row does not fill whole blocks", std::to_string(row) + " elements",
+                          "a multiple of " + std::to_string(weight.type.block_elements()));
         }
-        if (row % type->type.block_elements() != 0) {
-            return malformed(input.path(), start, what() + view() + ": a row does not fill whole blocks",
-                             std::to_string(row) + " elements",
-                             "a multiple of " + std::to_string(type->type.block_elements()));
-        }
-        const auto bytes = type->type.bytes_of(*elements);
-        if (!bytes) { return malformed(input.path(), start, what() + view() + ": " + bytes.error().message()); }
+        const auto bytes = weight.type.bytes_of(*elements);
+        if (!bytes) { return broken(bytes.error().message()); }
         weight.bytes = *bytes;
-        if (offset % header.alignment_bytes != 0) {
-            return malformed(input.path(), offset_place, what() + "its offset is not aligned", std::to_string(offset),
-                             "a multiple of " + std::to_string(header.alignment_bytes));
-        }
-        weights.push_back(std::move(weight));
-        tensors.push_back({start, offset});
-    }
-    if (const auto twice = find_duplicate(weights)) {
-        return malformed(input.path(), tensors[twice->second].place,
-                         "tensor " + shown(weights[twice->second].name) + " is given twice",
-                         "it at byte " + std::to_string(tensors[twice->first].place) + " too");
+        return {};
     }
 
-    const std::uint64_t alignment = header.alignment_bytes;
-    const auto aligned = [&](std::uint64_t value) -> std::optional<std::uint64_t> {
-        const auto padded = residency::detail::checked_add(value, alignment - 1);
-        return padded ? std::optional{*padded & ~(alignment - 1)} : std::nullopt;
-    };
-    std::uint64_t data = *aligned(cursor.place());
-    if (weights.empty()) { data = (std::min)(data, input.bytes()); }
-    if (data > input.bytes()) {
-        const bool needed = std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.bytes != 0; });
-        if (needed) {
-            return malformed(input.path(), cursor.place(),
-                             std::string{"the file ends before the tensors' data: "} + cut_off,
-                             std::to_string(input.bytes()) + " bytes", "more than " + std::to_string(data));
-        }
-        data = input.bytes();
+    /// The next multiple of the alignment; none where it does not fit in 64 bits.
+    [[nodiscard]] std::optional<std::uint64_t> aligned(std::uint64_t value) const {
+        const auto padded = residency::detail::checked_add(value, header_.alignment_bytes - 1);
+        return padded ? std::optional{*padded & ~(header_.alignment_bytes - 1)} : std::nullopt;
     }
-    const std::uint64_t data_bytes = input.bytes() - data;
-
-    std::vector<std::size_t> order(weights.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return std::array{tensors[a].offset, weights[a].bytes, std::uint64_t{a}} <
-               std::array{tensors[b].offset, weights[b].bytes, std::uint64_t{b}};
-    });
-    const auto whole_bytes = [&] {
+    /// Where the data begin, which is behind the header.
+    [[nodiscard]] Status find_data() {
+        data_ = *aligned(cursor_.place());
+        if (weights_.empty()) { data_ = (std::min)(data_, input_.bytes()); }
+        if (data_ > input_.bytes()) {
+            const bool needed =
+                std::any_of(weights_.begin(), weights_.end(), [](const auto& w) { return w.bytes != 0; });
+            if (needed) {
+                return malformed(input_.path(), cursor_.place(),
+                                 std::string{"the file ends before the tensors' data: "} + cut_off,
+                                 std::to_string(input_.bytes()) + " bytes", "more than " + std::to_string(data_));
+            }
+            data_ = input_.bytes();
+        }
+        data_bytes_ = input_.bytes() - data_;
+        return {};
+    }
+    /// The tensors' data lie one behind the other, without holes, and inside the file. Finds their order.
+    [[nodiscard]] Status check_data() {
+        order_.resize(weights_.size());
+        std::iota(order_.begin(), order_.end(), std::size_t{0});
+        std::sort(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
+            return std::array{tensors_[a].offset, weights_[a].bytes, std::uint64_t{a}} <
+                   std::array{tensors_[b].offset, weights_[b].bytes, std::uint64_t{b}};
+        });
+        for (const std::size_t i : order_) {
+            const auto what = [&] { return "tensor " + shown(weights_[i].name) + ": "; };
+            const std::uint64_t offset = tensors_[i].offset;
+            if (offset != data_end_) {
+                return malformed(input_.path(), tensors_[i].place,
+                                 what() + (offset < data_end_ ? "its data overlap those of another tensor"
+                                                              : "there is a hole before its data"),
+                                 "an offset of " + std::to_string(offset), std::to_string(data_end_));
+            }
+            // A tensor of no bytes may stand at the padded end of a file without padding.
+            if (weights_[i].bytes != 0 && !residency::detail::lies_inside(offset, weights_[i].bytes, data_bytes_)) {
+                return malformed(input_.path(), tensors_[i].place,
+                                 what() + "its data lie beyond the end of the file: " + cut_off,
+                                 std::to_string(input_.bytes()) + " bytes", whole_bytes());
+            }
+            if (weights_[i].bytes == 0) { continue; }
+            const auto padded = aligned(offset + weights_[i].bytes);
+            if (!padded) {
+                return malformed(input_.path(), tensors_[i].place, what() + "its end does not fit in 64 bits");
+            }
+            data_end_ = *padded;
+        }
+        return {};
+    }
+    /// The size of a file that has all data.
+    [[nodiscard]] std::string whole_bytes() const {
         std::uint64_t whole = 0;
-        for (std::size_t i = 0; i < weights.size(); ++i) {
-            const auto end = residency::detail::checked_add(tensors[i].offset, weights[i].bytes);
-            const auto from_start = end ? residency::detail::checked_add(data, *end) : std::nullopt;
-            if (!from_start) { return std::string{"an end within 64 bits"}; }
+        for (std::size_t i = 0; i < weights_.size(); ++i) {
+            const auto end = residency::detail::checked_add(tensors_[i].offset, weights_[i].bytes);
+            const auto from_start = end ? residency::detail::checked_add(data_, *end) : std::nullopt;
+            if (!from_start) { return "an end within 64 bits"; }
             whole = (std::max)(whole, *from_start);
         }
         return "at least " + std::to_string(whole);
-    };
-    std::uint64_t covered = 0;  // end of the data so far
-    std::uint64_t next = 0;     // the same, padded
-    for (const std::size_t i : order) {
-        const auto what = [&] { return "tensor " + shown(weights[i].name) + ": "; };
-        const std::uint64_t offset = tensors[i].offset;
-        if (offset != next) {
-            return malformed(input.path(), tensors[i].place,
-                             what() + (offset < next ? "its data overlap those of another tensor"
-                                                     : "there is a hole before its data"),
-                             "an offset of " + std::to_string(offset), std::to_string(next));
-        }
-        // A tensor of no bytes may stand at the padded end of a file without padding.
-        if (weights[i].bytes != 0 && !residency::detail::lies_inside(offset, weights[i].bytes, data_bytes)) {
-            return malformed(input.path(), tensors[i].place,
-                             what() + "its data lie beyond the end of the file: " + cut_off,
-                             std::to_string(input.bytes()) + " bytes", whole_bytes());
-        }
-        if (weights[i].bytes == 0) { continue; }
-        covered = offset + weights[i].bytes;
-        const auto padded = aligned(covered);
-        if (!padded) { return malformed(input.path(), tensors[i].place, what() + "its end does not fit in 64 bits"); }
-        next = *padded;
     }
-    if (data_bytes > next) {
-        if (options.strict) {
-            return malformed(input.path(), data + next, "data that belong to no tensor",
-                             std::to_string(data_bytes - next) + " bytes", "the end of the file");
+    /// What follows the last tensor's data is refused or noted.
+    [[nodiscard]] Status check_rest(ModelFile& model) const {
+        if (data_bytes_ <= data_end_) { return {}; }
+        const std::string rest = std::to_string(data_bytes_ - data_end_);
+        if (options_.strict) {
+            return malformed(input_.path(), data_ + data_end_, "data that belong to no tensor", rest + " bytes",
+                             "the end of the file");
         }
-        model.notes.push_back(shown(input.path()) + ": its last " + std::to_string(data_bytes - next) +
-                              " bytes belong to no tensor");
+        model.notes.push_back(shown(input_.path()) + ": its last " + rest + " bytes belong to no tensor");
+        return {};
     }
 
-    if (weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(input.path(), 8, "too many tensors"); }
-    const auto file = static_cast<std::uint32_t>(model.files.size());
-    model.files.push_back(input.source());
-    for (const std::size_t i : order) {
-        weights[i].storage = static_cast<std::uint32_t>(model.storages.size());
-        model.storages.push_back({file, data + (std::min)(tensors[i].offset, data_bytes), weights[i].bytes, false});
-        model.weights.push_back(std::move(weights[i]));
+    [[nodiscard]] Status append_tensors(ModelFile& model) {
+        if (weights_.size() >= UINT32_MAX - model.storages.size()) {
+            return malformed(input_.path(), 8, "too many tensors");
+        }
+        const auto file = static_cast<std::uint32_t>(model.files.size());
+        model.files.push_back(input_.source());
+        for (const std::size_t i : order_) {
+            weights_[i].storage = static_cast<std::uint32_t>(model.storages.size());
+            const std::uint64_t at = data_ + (std::min)(tensors_[i].offset, data_bytes_);
+            model.storages.push_back({file, at, weights_[i].bytes, false});
+            model.weights.push_back(std::move(weights_[i]));
+        }
+        return {};
     }
-    return header;
+
+    const Input& input_;
+    const ReadOptions& options_;
+    GgufCursor cursor_;
+    GgufHeader header_;
+    std::uint64_t tensor_count_ = 0, metadata_count_ = 0;
+    std::vector<ModelFile::WeightEntry> weights_;
+    std::vector<Tensor> tensors_;              // of the weights
+    std::vector<std::size_t> order_;           // of the weights, by their data
+    std::uint64_t data_ = 0, data_bytes_ = 0;  // the data, in the file
+    std::uint64_t data_end_ = 0;               // of the tensors' data, padded; in the data
+};
+
+/// Appends one file's tensors, in the order of their data, as weights with a storage each; gives back its header.
+[[nodiscard]] inline Result<GgufHeader> append_gguf(ModelFile& model, const Input& input, const ReadOptions& options) {
+    GgufReader reader{input, options};
+    if (Status appended = reader.append_to(model); !appended) { return appended.error(); }
+    return std::move(reader.header());
 }
 
 [[nodiscard]] inline std::string metadata_text(std::string_view text) {

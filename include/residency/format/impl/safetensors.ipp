@@ -235,16 +235,15 @@ private:
     std::size_t depth_ = 0;
 };
 
-/// Appends the tensors of one file, in the order of their data, as weights with a storage each, and its metadata.
-[[nodiscard]] inline Status append_safetensors(ModelFile& model, const Input& input) {
+/// The text of the header, which the file begins with after 8 bytes of its length.
+[[nodiscard]] inline Result<std::string> read_safetensors_header(const Input& input) {
     const std::string& path = input.path();
-    if (Status known = refuse_other_kinds(input); !known) { return known; }
     std::array<std::byte, 8> prefix{};
     if (input.bytes() < prefix.size()) {
         return malformed(path, 0, std::string{"too short for the 8 bytes that hold the header's length: "} + cut_off,
                          std::to_string(input.bytes()) + " bytes", "at least 8");
     }
-    if (Status read = input.try_read(0, prefix); !read) { return read; }
+    if (Status read = input.try_read(0, prefix); !read) { return read.error(); }
     std::uint64_t header_bytes = 0;
     for (std::size_t i = prefix.size(); i-- > 0;) {
         header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(prefix[i]);
@@ -258,55 +257,64 @@ private:
         return malformed(path, 0, std::string{"the header is longer than the file: "} + cut_off,
                          std::to_string(input.bytes()) + " bytes", "at least " + std::to_string(data));
     }
-    const auto text = input.try_text(prefix.size(), header_bytes);
-    if (!text) { return text.error(); }
-    if (text->empty() || text->front() != '{') {
+    auto text = input.try_text(prefix.size(), header_bytes);
+    if (text && (text->empty() || text->front() != '{')) {
         return malformed(path, prefix.size(), "the header does not start with '{'",
                          text->empty() ? "an empty header" : shown(text->substr(0, 1)));
     }
-    SafetensorsHeader header{path, prefix.size()};
-    if (Status parsed = JsonHandler::try_parse(header, *text); !parsed) { return parsed; }
+    return text;
+}
 
-    auto& weights = header.weights;
-    const auto& tensors = header.tensors;
-    const auto in_tensor = [&](std::size_t i, const std::string& what, std::string found, std::string expected) {
-        return malformed(path, tensors[i].place, "tensor " + shown(weights[i].name) + ": " + what, std::move(found),
-                         std::move(expected));
-    };
-    if (const auto twice = find_duplicate(weights)) {
-        return malformed(path, tensors[twice->second].place,
-                         "tensor " + shown(weights[twice->second].name) + " is given twice",
-                         "it at byte " + std::to_string(tensors[twice->first].place) + " too");
-    }
-    const std::uint64_t data_bytes = input.bytes() - data;
-    for (std::size_t i = 0; i < weights.size(); ++i) {
-        const auto [begin, end, place] = tensors[i];
+/// The error of a header's tensor.
+[[nodiscard]] inline Error broken_safetensor(const Input& input, const SafetensorsHeader& header, std::size_t tensor,
+                                             const std::string& what, std::string found = {},
+                                             std::string expected = {}) {
+    return malformed(input.path(), header.tensors[tensor].place,
+                     "tensor " + shown(header.weights[tensor].name) + ": " + what, std::move(found),
+                     std::move(expected));
+}
+
+/// Tensors have the bytes that their types and shapes say, and lie inside the file. Notes the bytes. `data`: where the data begin.
+[[nodiscard]] inline Status size_safetensors(const Input& input, SafetensorsHeader& header, std::uint64_t data) {
+    for (std::size_t i = 0; i < header.weights.size(); ++i) {
+        ModelFile::WeightEntry& weight = header.weights[i];
+        const auto broken = [&](const std::string& what, std::string found = {}, std::string expected = {}) {
+            return broken_safetensor(input, header, i, what, std::move(found), std::move(expected));
+        };
+        const auto [begin, end, place] = header.tensors[i];
         if (begin > end) {
-            return in_tensor(i, "its data_offsets run backwards",
-                             '[' + std::to_string(begin) + ", " + std::to_string(end) + ']', {});
+            return broken("its data_offsets run backwards",
+                          '[' + std::to_string(begin) + ", " + std::to_string(end) + ']');
         }
-        if (end > data_bytes) {
+        if (end > input.bytes() - data) {
             std::uint64_t last = end;
-            for (const auto& each : tensors) { last = (std::max)(last, each.end); }
+            for (const auto& each : header.tensors) { last = (std::max)(last, each.end); }
             const auto whole = residency::detail::checked_add(data, last);
-            return in_tensor(i, std::string{"its data lie beyond the end of the file: "} + cut_off,
-                             std::to_string(input.bytes()) + " bytes",
-                             whole ? std::to_string(*whole) : "an end within 64 bits");
+            return broken(std::string{"its data lie beyond the end of the file: "} + cut_off,
+                          std::to_string(input.bytes()) + " bytes",
+                          whole ? std::to_string(*whole) : "an end within 64 bits");
         }
-        const auto elements = count_elements(weights[i].shape);
+        const auto elements = count_elements(weight.shape);
         const auto bytes =
-            elements ? weights[i].type.bytes_of(*elements)
+            elements ? weight.type.bytes_of(*elements)
                      : Result<std::uint64_t>{Error{ErrorKind::malformed, "the elements do not fit in 64 bits"}};
-        const auto view = [&] { return weights[i].dtype + shape_text(weights[i].shape); };
-        if (!bytes) { return in_tensor(i, view() + ": " + bytes.error().message(), {}, {}); }
+        const auto view = [&] { return weight.dtype + shape_text(weight.shape); };
+        if (!bytes) { return broken(view() + ": " + bytes.error().message()); }
         if (*bytes != end - begin) {
-            return in_tensor(i, view() + " does not match its data_offsets", std::to_string(end - begin) + " bytes",
-                             std::to_string(*bytes));
+            return broken(view() + " does not match its data_offsets", std::to_string(end - begin) + " bytes",
+                          std::to_string(*bytes));
         }
-        weights[i].bytes = *bytes;
+        weight.bytes = *bytes;
     }
+    return {};
+}
 
-    std::vector<std::size_t> order(weights.size());
+/// The tensors in the order of their data, which cover all behind the header without holes.
+[[nodiscard]] inline Result<std::vector<std::size_t>> order_safetensors(const Input& input,
+                                                                        const SafetensorsHeader& header,
+                                                                        std::uint64_t data) {
+    const auto& tensors = header.tensors;
+    std::vector<std::size_t> order(tensors.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
         return std::array{tensors[a].begin, tensors[a].end, std::uint64_t{a}} <
@@ -315,25 +323,48 @@ private:
     std::uint64_t covered = 0;
     for (const std::size_t i : order) {
         if (tensors[i].begin != covered) {
-            return in_tensor(i,
-                             tensors[i].begin < covered ? "its data overlap those of another tensor"
-                                                        : "there is a hole before its data",
-                             "a start of " + std::to_string(tensors[i].begin), std::to_string(covered));
+            return broken_safetensor(input, header, i,
+                                     tensors[i].begin < covered ? "its data overlap those of another tensor"
+                                                                : "there is a hole before its data",
+                                     "a start of " + std::to_string(tensors[i].begin), std::to_string(covered));
         }
         covered = tensors[i].end;
     }
+    const std::uint64_t data_bytes = input.bytes() - data;
     if (covered != data_bytes) {
-        return malformed(path, data + covered, "data that belong to no tensor",
+        return malformed(input.path(), data + covered, "data that belong to no tensor",
                          std::to_string(data_bytes - covered) + " bytes", "the end of the file");
     }
+    return order;
+}
+
+/// Appends the tensors of one file, in the order of their data, as weights with a storage each, and its metadata.
+[[nodiscard]] inline Status append_safetensors(ModelFile& model, const Input& input) {
+    const std::string& path = input.path();
+    if (Status known = refuse_other_kinds(input); !known) { return known; }
+    const auto text = read_safetensors_header(input);
+    if (!text) { return text.error(); }
+    constexpr std::uint64_t header_at = 8;
+    const std::uint64_t data = header_at + text->size();
+    SafetensorsHeader header{path, header_at};
+    if (Status parsed = JsonHandler::try_parse(header, *text); !parsed) { return parsed; }
+    if (const auto twice = find_duplicate(header.weights)) {
+        return malformed(path, header.tensors[twice->second].place,
+                         "tensor " + shown(header.weights[twice->second].name) + " is given twice",
+                         "it at byte " + std::to_string(header.tensors[twice->first].place) + " too");
+    }
+    if (Status sized = size_safetensors(input, header, data); !sized) { return sized; }
+    const auto order = order_safetensors(input, header, data);
+    if (!order) { return order.error(); }
 
     const auto file = static_cast<std::uint32_t>(model.files.size());
     model.files.push_back(input.source());
-    if (weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(path, 0, "too many tensors"); }
-    for (const std::size_t i : order) {
-        weights[i].storage = static_cast<std::uint32_t>(model.storages.size());
-        model.storages.push_back({file, data + tensors[i].begin, weights[i].bytes, false});
-        model.weights.push_back(std::move(weights[i]));
+    if (header.weights.size() >= UINT32_MAX - model.storages.size()) { return malformed(path, 0, "too many tensors"); }
+    for (const std::size_t i : *order) {
+        ModelFile::WeightEntry& weight = header.weights[i];
+        weight.storage = static_cast<std::uint32_t>(model.storages.size());
+        model.storages.push_back({file, data + header.tensors[i].begin, weight.bytes, false});
+        model.weights.push_back(std::move(weight));
     }
     append_metadata(model, std::move(header.metadata));
     return {};

@@ -18,8 +18,40 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
+inline constexpr std::uint64_t zip_entry_bytes = 46;  // of a directory's entry, without what follows it
+
 RESIDENCY_INLINE Result<ZipDirectory> ZipDirectory::try_read(const Input& input, std::uint64_t begin,
                                                              std::uint64_t bytes) {
+    constexpr std::uint64_t longest_directory = std::uint64_t{1} << 28;
+    const std::string& path = input.path();
+    auto end = find_end(input, begin, bytes);
+    if (!end) { return end.error(); }
+    if (end->count == 0xffff || end->directory_bytes == 0xffffffff || end->directory == 0xffffffff) {
+        if (Status read = read_end64(input, begin, *end); !read) { return read.error(); }
+    }
+    if (!residency::detail::lies_inside(end->directory, end->directory_bytes, end->directory_end) ||
+        end->count > end->directory_bytes / zip_entry_bytes || end->directory_bytes > longest_directory) {
+        return malformed(path, end->place, "the ZIP directory is not valid",
+                         std::to_string(end->count) + " entries in " + std::to_string(end->directory_bytes) +
+                             " bytes at " + std::to_string(end->directory));
+    }
+    const auto text = input.try_text(begin + end->directory, end->directory_bytes);
+    if (!text) { return text.error(); }
+
+    ZipDirectory zip;
+    zip.begin_ = begin;
+    zip.data_end_ = end->directory;
+    if (Status read = zip.read_entries(path, *text, end->count); !read) { return read.error(); }
+    for (const Entry& entry : zip.entries_) { zip.headers_.push_back(entry.header); }
+    std::sort(zip.headers_.begin(), zip.headers_.end());
+    if (std::adjacent_find(zip.headers_.begin(), zip.headers_.end()) != zip.headers_.end()) {
+        return malformed(path, begin + end->directory, "two ZIP entries begin at the same byte");
+    }
+    return zip;
+}
+
+RESIDENCY_INLINE auto ZipDirectory::find_end(const Input& input, std::uint64_t begin, std::uint64_t bytes)
+    -> Result<End> {
     constexpr std::uint64_t tail_bytes = 22;
     constexpr std::uint64_t longest_comment = 65535;
     const std::string& path = input.path();
@@ -51,87 +83,75 @@ RESIDENCY_INLINE Result<ZipDirectory> ZipDirectory::try_read(const Input& input,
                                std::to_string(bytes) + " bytes", "more, and the directory after them")
                    : malformed(path, search_start, "no end of a ZIP directory, and no ZIP archive begins the file");
     }
-    std::uint64_t count = little(*tail, at + 10, 2);
-    std::uint64_t directory_bytes = little(*tail, at + 12, 4);
-    std::uint64_t directory = little(*tail, at + 16, 4);
-    std::uint64_t directory_end = search_start + at - begin;  // relative to begin, as all offsets in the archive
+    const std::uint64_t place = search_start + at;
     if (little(*tail, at + 4, 2) != 0 && little(*tail, at + 4, 2) != 0xffff) {
-        return malformed(path, search_start + at, "a ZIP archive of several parts");
+        return malformed(path, place, "a ZIP archive of several parts");
     }
-    if (count == 0xffff || directory_bytes == 0xffffffff || directory == 0xffffffff) {
-        constexpr std::uint64_t locator_bytes = 20;
-        constexpr std::uint64_t end64_bytes = 56;
-        if (directory_end < locator_bytes) {
-            return malformed(path, search_start + at, "the ZIP64 locator is missing");
-        }
-        const std::uint64_t locator_at = directory_end - locator_bytes;
-        const auto locator = input.try_text(begin + locator_at, locator_bytes);
-        if (!locator) { return locator.error(); }
-        const std::uint64_t end64_at = little(*locator, 8, 8);
-        if (!locator->starts_with("PK\6\7") || !residency::detail::lies_inside(end64_at, end64_bytes, locator_at)) {
-            return malformed(path, begin + locator_at, "the ZIP64 locator is not valid");
-        }
-        const auto end64 = input.try_text(begin + end64_at, end64_bytes);
-        if (!end64) { return end64.error(); }
-        if (!end64->starts_with("PK\6\6")) {
-            return malformed(path, begin + end64_at, "the end of the ZIP64 directory is not valid");
-        }
-        count = little(*end64, 32, 8);
-        directory_bytes = little(*end64, 40, 8);
-        directory = little(*end64, 48, 8);
-        directory_end = end64_at;
-    }
-    constexpr std::uint64_t entry_bytes = 46;
-    constexpr std::uint64_t longest_directory = std::uint64_t{1} << 28;
-    if (!residency::detail::lies_inside(directory, directory_bytes, directory_end) ||
-        count > directory_bytes / entry_bytes || directory_bytes > longest_directory) {
-        return malformed(path, search_start + at, "the ZIP directory is not valid",
-                         std::to_string(count) + " entries in " + std::to_string(directory_bytes) + " bytes at " +
-                             std::to_string(directory));
-    }
-    const auto text = input.try_text(begin + directory, directory_bytes);
-    if (!text) { return text.error(); }
+    return End{place, little(*tail, at + 10, 2), little(*tail, at + 16, 4), little(*tail, at + 12, 4), place - begin};
+}
 
-    ZipDirectory zip;
-    zip.begin_ = begin;
-    zip.data_end_ = directory;
+RESIDENCY_INLINE Status ZipDirectory::read_end64(const Input& input, std::uint64_t begin, End& end) {
+    constexpr std::uint64_t locator_bytes = 20;
+    constexpr std::uint64_t end64_bytes = 56;
+    const std::string& path = input.path();
+    if (end.directory_end < locator_bytes) { return malformed(path, end.place, "the ZIP64 locator is missing"); }
+    const std::uint64_t locator_at = end.directory_end - locator_bytes;
+    const auto locator = input.try_text(begin + locator_at, locator_bytes);
+    if (!locator) { return locator.error(); }
+    const std::uint64_t end64_at = little(*locator, 8, 8);
+    if (!locator->starts_with("PK\6\7") || !residency::detail::lies_inside(end64_at, end64_bytes, locator_at)) {
+        return malformed(path, begin + locator_at, "the ZIP64 locator is not valid");
+    }
+    const auto end64 = input.try_text(begin + end64_at, end64_bytes);
+    if (!end64) { return end64.error(); }
+    if (!end64->starts_with("PK\6\6")) {
+        return malformed(path, begin + end64_at, "the end of the ZIP64 directory is not valid");
+    }
+    end.count = little(*end64, 32, 8);
+    end.directory_bytes = little(*end64, 40, 8);
+    end.directory = little(*end64, 48, 8);
+    end.directory_end = end64_at;
+    return {};
+}
+
+RESIDENCY_INLINE Status ZipDirectory::read_entries(const std::string& path, std::string_view text,
+                                                   std::uint64_t count) {
     std::size_t place = 0;
     for (std::uint64_t i = 0; i < count; ++i) {
-        const std::uint64_t where = begin + directory + place;
-        if (text->size() - place < entry_bytes || std::string_view{*text}.substr(place, 4) != "PK\1\2") {
-            return malformed(path, where, "entry " + std::to_string(i) + " of the ZIP directory is not valid");
-        }
-        Entry entry;
-        entry.flags = static_cast<std::uint16_t>(little(*text, place + 8, 2));
-        entry.method = static_cast<std::uint16_t>(little(*text, place + 10, 2));
-        entry.packed_bytes = little(*text, place + 20, 4);
-        entry.bytes = little(*text, place + 24, 4);
-        entry.header = little(*text, place + 42, 4);
-        const std::uint64_t name_bytes = little(*text, place + 28, 2);
-        const std::uint64_t extra_bytes = little(*text, place + 30, 2);
-        const std::uint64_t all = entry_bytes + name_bytes + extra_bytes + little(*text, place + 32, 2);
-        if (all > text->size() - place) {
-            return malformed(path, where, "entry " + std::to_string(i) + " of the ZIP directory is cut off");
-        }
-        entry.name = text->substr(place + entry_bytes, static_cast<std::size_t>(name_bytes));
-        if (!is_utf8(entry.name)) {
-            return malformed(path, where, "the name of a ZIP entry is not UTF-8", shown(entry.name));
-        }
-        read_extra(std::string_view{*text}.substr(static_cast<std::size_t>(place + entry_bytes + name_bytes),
-                                                  static_cast<std::size_t>(extra_bytes)),
-                   entry);
-        if (!zip.by_name_.try_emplace(entry.name, zip.entries_.size()).second) {
-            return malformed(path, where, "the ZIP entry " + shown(entry.name) + " is given twice");
-        }
-        zip.entries_.push_back(std::move(entry));
-        place += static_cast<std::size_t>(all);
+        if (Status read = read_entry(path, text, place); !read) { return read; }
     }
-    for (const Entry& entry : zip.entries_) { zip.headers_.push_back(entry.header); }
-    std::sort(zip.headers_.begin(), zip.headers_.end());
-    if (std::adjacent_find(zip.headers_.begin(), zip.headers_.end()) != zip.headers_.end()) {
-        return malformed(path, begin + directory, "two ZIP entries begin at the same byte");
+    return {};
+}
+
+RESIDENCY_INLINE Status ZipDirectory::read_entry(const std::string& path, std::string_view text, std::size_t& place) {
+    const std::uint64_t where = begin_ + data_end_ + place;
+    const auto what = [&] { return "entry " + std::to_string(entries_.size()) + " of the ZIP directory"; };
+    if (text.size() - place < zip_entry_bytes || text.substr(place, 4) != "PK\1\2") {
+        return malformed(path, where, what() + " is not valid");
     }
-    return zip;
+    Entry entry;
+    entry.flags = static_cast<std::uint16_t>(little(text, place + 8, 2));
+    entry.method = static_cast<std::uint16_t>(little(text, place + 10, 2));
+    entry.packed_bytes = little(text, place + 20, 4);
+    entry.bytes = little(text, place + 24, 4);
+    entry.header = little(text, place + 42, 4);
+    const std::uint64_t name_bytes = little(text, place + 28, 2);
+    const std::uint64_t extra_bytes = little(text, place + 30, 2);
+    const std::uint64_t all = zip_entry_bytes + name_bytes + extra_bytes + little(text, place + 32, 2);
+    if (all > text.size() - place) { return malformed(path, where, what() + " is cut off"); }
+    entry.name = text.substr(place + zip_entry_bytes, static_cast<std::size_t>(name_bytes));
+    if (!is_utf8(entry.name)) {
+        return malformed(path, where, "the name of a ZIP entry is not UTF-8", shown(entry.name));
+    }
+    read_extra(text.substr(static_cast<std::size_t>(place + zip_entry_bytes + name_bytes),
+                           static_cast<std::size_t>(extra_bytes)),
+               entry);
+    if (!by_name_.try_emplace(entry.name, entries_.size()).second) {
+        return malformed(path, where, "the ZIP entry " + shown(entry.name) + " is given twice");
+    }
+    entries_.push_back(std::move(entry));
+    place += static_cast<std::size_t>(all);
+    return {};
 }
 
 RESIDENCY_INLINE auto ZipDirectory::try_locate(const Input& input, const Entry& entry) const -> Result<Range> {
