@@ -21,7 +21,7 @@ RESIDENCY_INLINE Status CudaDevice::copy(std::span<const Copy> copies, Stream st
     constexpr std::size_t block = 512;
     // A batch with an entry of 24 KiB or less beside larger ones blocks the host until all of it is copied, if the stream is idle: 1.25 ms
     // for 64 MiB on an H100. A batch of the small ones behind one of the others takes 10 us (CUDA 13.0, H100 and H200: gpu_link).
-    constexpr std::size_t small = std::size_t{32} << 10;
+    constexpr std::size_t small_bytes = std::size_t{32} << 10;
     void* to[block];
     const void* from[block];
     std::size_t bytes[block];
@@ -63,7 +63,7 @@ RESIDENCY_INLINE Status CudaDevice::copy(std::span<const Copy> copies, Stream st
         for (; next < copies.size() && larger < first_small; ++next) {
             const Copy& piece = copies[next];
             if (piece.bytes == 0) { continue; }
-            const std::size_t at = piece.bytes < small ? --first_small : larger++;
+            const std::size_t at = piece.bytes < small_bytes ? --first_small : larger++;
             to[at] = piece.to;
             from[at] = piece.from;
             bytes[at] = piece.bytes;
