@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "residency/format/safetensors_writer.hpp"
+#include "residency/format/safetensors.hpp"
 
 namespace bench {
 

@@ -38,7 +38,7 @@ MODELS = (
 COMPILED = (
     ("nlohmann/json, parse and dump, to compare with", "json"),
     ("`residency.hpp` alone", "umbrella"),
-    ("`evict/lru.hpp` alone", "lru"),
+    ("`evict/queues.hpp` alone", "lru"),
     ("a program with `Planned`, simulated", "planned"),
     ("a program with `Planned` on CUDA", "planned_cuda"),
     ("the example `minimal`, which reads model files", "minimal"),

@@ -26,7 +26,7 @@
 #include "benchmarks/models.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/format/open.hpp"
-#include "residency/format/safetensors_writer.hpp"
+#include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/transport/pinned.hpp"
 #include "residency/transport/staged.hpp"

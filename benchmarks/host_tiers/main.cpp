@@ -23,7 +23,6 @@
 #include "benchmarks/host_tiers/passes.hpp"
 #include "benchmarks/record.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/format/safetensors_writer.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "residency/transport/staged.hpp"

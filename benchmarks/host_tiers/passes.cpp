@@ -13,11 +13,11 @@
 #include "benchmarks/record.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/transport/staged.hpp"
 
 namespace host_tiers {

@@ -10,8 +10,7 @@
 
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
 namespace lab {

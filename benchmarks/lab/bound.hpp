@@ -10,7 +10,7 @@
 
 #include "benchmarks/lab/trace/replay.hpp"
 #include "benchmarks/lab/workload.hpp"
-#include "residency/evict/belady.hpp"
+#include "residency/evict/known_order.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/problem.hpp"

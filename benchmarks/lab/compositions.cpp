@@ -5,9 +5,9 @@
 
 #include "benchmarks/lab/registry.hpp"
 #include "residency/evict/expected_use.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/scheduled.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/scheduled.hpp"
 
 using namespace residency;

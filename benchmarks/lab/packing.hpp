@@ -17,7 +17,7 @@
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/layout.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace lab {
 

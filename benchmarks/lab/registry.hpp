@@ -16,8 +16,8 @@
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
+#include "residency/prefetch/scheduled.hpp"
 
 namespace lab {
 

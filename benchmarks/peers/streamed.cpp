@@ -14,15 +14,15 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/measure_link.hpp"
+#include "residency/core/copy_timer.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/fwd.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #ifdef WITH_CUDA
 #include <cuda_runtime_api.h>
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "residency/format/open.hpp"
-#include "residency/format/safetensors_writer.hpp"
+#include "residency/format/safetensors.hpp"
 #include "residency/model/file.hpp"
 #include "tokenizer.hpp"
 

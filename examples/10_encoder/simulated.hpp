@@ -9,7 +9,7 @@
 #include "examples/support/simulated_backend.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
-#include "residency/packed/simulated_unpacker.hpp"
+#include "residency/packed/simulated.hpp"
 #include "residency/planned.hpp"
 #include "run.hpp"
 

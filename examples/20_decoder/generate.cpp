@@ -14,7 +14,7 @@
 #include "bf16.hpp"
 #include "checkpoint.hpp"
 #include "residency/error.hpp"
-#include "residency/format/safetensors_writer.hpp"
+#include "residency/format/safetensors.hpp"
 #include "residency/model/dtype.hpp"
 #include "residency/model/file.hpp"
 

@@ -9,7 +9,7 @@
 #include "generate_text.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
-#include "residency/packed/simulated_unpacker.hpp"
+#include "residency/packed/simulated.hpp"
 
 namespace decoder {
 

@@ -16,7 +16,7 @@
 #include "examples/support/terminal.hpp"
 #include "job.hpp"
 #include "residency/error.hpp"
-#include "residency/format/program_folder.hpp"
+#include "residency/format/program.hpp"
 #include "residency/model/file.hpp"
 
 namespace compiled { namespace {

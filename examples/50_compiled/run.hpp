@@ -22,7 +22,7 @@
 #include "job.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/learning_report.hpp"
-#include "residency/format/program_folder.hpp"
+#include "residency/format/program.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/interop/aoti.hpp"

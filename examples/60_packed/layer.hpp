@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "residency/packed/unpacker.hpp"
+#include "residency/packed/packer.hpp"
 #ifdef ON_CUDA
 #include "residency/device/cuda.hpp"
 using Gpu = residency::CudaDevice;

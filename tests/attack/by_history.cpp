@@ -1,14 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/evict/fifo.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/s3_fifo.hpp"
-#include "residency/evict/sieve.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/prefetch/hinted.hpp"
-#include "residency/prefetch/lookahead.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "tests/attack/kinds.hpp"
 #include "tests/attack/subject_of.hpp"
 

@@ -1,11 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/evict/belady.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
 #include "residency/evict/static_split.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
-#include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/attack/kinds.hpp"
 #include "tests/attack/subject_of.hpp"

@@ -1,12 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/evict/expected_use.hpp"
-#include "residency/evict/gdsf.hpp"
-#include "residency/evict/lfu.hpp"
+#include "residency/evict/ranked.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/prefetch/hinted.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/attack/kinds.hpp"
 #include "tests/attack/subject_of.hpp"
 

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/evict/planned.hpp"
 #include "residency/core/planned_decider.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/transport/staged.hpp"
 #include "tests/attack/kinds.hpp"
 #include "tests/attack/subject_of.hpp"

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/transport/staged.hpp"
 
-#include "residency/evict/lru.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/prefetch/hinted.hpp"
-#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "tests/attack/kinds.hpp"
 #include "tests/attack/subject_of.hpp"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "residency/core/residency.hpp"
-#include "residency/plan/link.hpp"
+#include "residency/plan/problem.hpp"
 #include "tests/attack/subject.hpp"
 
 namespace attack {

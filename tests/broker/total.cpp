@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/broker/total.hpp"
+#include "residency/broker/broker.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "residency/broker/broker.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace total_test {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "residency/codec/bf16_tiles.hpp"
-#include "residency/codec/identity.hpp"
+#include "residency/codec/codec.hpp"
 #include "residency/codec/packed_header.hpp"
 #include "residency/codec/tiers.hpp"
 #include "tests/support/allocations.hpp"

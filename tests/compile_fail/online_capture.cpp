@@ -4,13 +4,12 @@
 // lines: 20
 #include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/none.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 using Device = residency::SimulatedDevice;

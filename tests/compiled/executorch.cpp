@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/format/program_folder.hpp"
+#include "residency/format/program.hpp"
 #include "residency/interop/aoti.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "residency/format/program.hpp"
-#include "residency/format/safetensors_writer.hpp"
+#include "residency/format/safetensors.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/ids.hpp"
 #include "tests/support/files.hpp"

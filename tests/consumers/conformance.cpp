@@ -5,6 +5,6 @@
 #include <doctest/doctest.h>
 
 #include "residency/conformance/eviction_policy.hpp"
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 
 TEST_CASE("a policy keeps its contract") { residency::conformance::check_eviction_policy<residency::evict::Lru>(); }

@@ -13,15 +13,14 @@
 
 #include "residency/core/residency.hpp"
 #include "residency/evict/expected_use.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/prefetch/hinted.hpp"
-#include "residency/prefetch/lookahead.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/support/archetypes.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/chunk_placement.hpp"
+#include "residency/core/chunk_table.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "residency/core/chunk_table.hpp"
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 

@@ -9,8 +9,6 @@
 #include <set>
 #include <vector>
 
-#include "residency/core/chunk_loops.hpp"
-#include "residency/core/chunk_placement.hpp"
 #include "residency/core/chunk_table.hpp"
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"

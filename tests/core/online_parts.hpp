@@ -16,7 +16,7 @@
 #include "residency/core/pool_resizer.hpp"
 #include "residency/core/storage_cache.hpp"
 #include "residency/core/transport_interface.hpp"
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/transport/pinned.hpp"
 #include "tests/support/streaming.hpp"

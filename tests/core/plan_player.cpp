@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/chunk_loops.hpp"
+#include "residency/core/chunk_table.hpp"
 #include "tests/core/planned_parts.hpp"
 
 namespace plan_player_test {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "residency/pool/stream_ordered.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/core/compositions.hpp"
 #include "tests/core/online_parts.hpp"
 #include "tests/support/fixed_pool.hpp"

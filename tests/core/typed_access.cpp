@@ -12,10 +12,10 @@
 #include <string>
 
 #include "residency/core/residency.hpp"
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/pool/slab.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/child.hpp"
 

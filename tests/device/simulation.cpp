@@ -12,11 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "residency/simulation/address_map.hpp"
 #include "residency/simulation/address_space.hpp"
 #include "residency/simulation/handle_table.hpp"
 #include "residency/simulation/kernel.hpp"
-#include "residency/simulation/name_table.hpp"
 #include "residency/simulation/shadow_memory.hpp"
 
 namespace simulation_test {

@@ -392,7 +392,7 @@ POLICIES = {
 }
 KIND_OF = {"`Packed`": "planned", "`PackedExperts`": "online"}
 KNOBS = "Knobs of evictors, prefetchers and pools"
-TRANSPORTS = {"`Staged`": ("transport/staged_config.hpp", "StagedConfig")}
+TRANSPORTS = {"`Staged`": ("transport/weight_sources.hpp", "StagedConfig")}
 
 
 def section(text, heading):

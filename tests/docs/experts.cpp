@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "residency/model/trace_writer.hpp"
-#include "residency/packed/simulated_unpacker.hpp"
+#include "residency/packed/simulated.hpp"
 #include "residency/packed_experts.hpp"
 #include "residency/residency.hpp"
 #include "residency/simulation/simulated_device.hpp"

@@ -10,15 +10,10 @@
 #include <optional>
 #include <vector>
 
-#include "residency/evict/belady.hpp"
 #include "residency/evict/expected_use.hpp"
-#include "residency/evict/fifo.hpp"
-#include "residency/evict/gdsf.hpp"
-#include "residency/evict/lfu.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/s3_fifo.hpp"
-#include "residency/evict/scheduled.hpp"
-#include "residency/evict/sieve.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
+#include "residency/evict/ranked.hpp"
 #include "residency/evict/static_split.hpp"
 #include "tests/support/allocations.hpp"
 

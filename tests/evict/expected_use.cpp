@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 #include "residency/evict/expected_use.hpp"
-#include "residency/evict/s3_fifo.hpp"
+#include "residency/evict/queues.hpp"
 
 #include <doctest/doctest.h>
 

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "benchmarks/lab/trace/replay.hpp"
-#include "residency/evict/belady.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
 #include "residency/evict/static_split.hpp"
 #include "residency/model/use_order.hpp"
 

@@ -13,14 +13,9 @@
 #include <vector>
 
 #include "benchmarks/lab/trace/replay.hpp"
-#include "residency/evict/belady.hpp"
-#include "residency/evict/fifo.hpp"
-#include "residency/evict/gdsf.hpp"
-#include "residency/evict/lfu.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/s3_fifo.hpp"
-#include "residency/evict/scheduled.hpp"
-#include "residency/evict/sieve.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
+#include "residency/evict/ranked.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace references_test {

@@ -12,8 +12,8 @@
 
 #include "expected.hpp"
 #include "residency/format/gguf_type.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/open.hpp"
-#include "residency/format/text.hpp"
 
 namespace gguf_test {
 

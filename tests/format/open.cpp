@@ -18,8 +18,8 @@
 #include "expected.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/equal_storages.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/format/text.hpp"
 #include "residency/format/torch.hpp"
 #include "residency/host/weight_file.hpp"
 

@@ -21,8 +21,7 @@
 #include "residency/codec/packed_part.hpp"
 #include "residency/conformance/codec.hpp"
 #include "residency/format/open.hpp"
-#include "residency/format/packed_writer.hpp"
-#include "residency/format/safetensors_writer.hpp"
+#include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/simulation/simulated_device.hpp"
 

@@ -14,7 +14,6 @@
 
 #include "expected.hpp"
 #include "residency/format/open.hpp"
-#include "residency/format/safetensors_dtype.hpp"
 
 namespace safetensors_test {
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/format/safetensors_writer.hpp"
+#include "residency/format/safetensors.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -11,7 +11,6 @@
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
-#include "residency/format/safetensors_dtype.hpp"
 
 namespace safetensors_writer_test {
 

@@ -17,12 +17,12 @@
 #include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/interop/memory_resource.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/gpu/support.hpp"
 
 using gpu::MiB;

@@ -15,13 +15,13 @@
 
 #include "residency/core/residency.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/interop/cuda_array_interface.hpp"
 #include "residency/interop/mdspan.hpp"
 #include "residency/interop/thrust_range.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/pool/slab.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/gpu/support.hpp"
 
 using gpu::MiB;

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "residency/device/cuda.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/stream_ordered.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/gpu/support.hpp"
 #include "tests/support/floor_of_schedules.hpp"

@@ -18,14 +18,14 @@
 #include <vector>
 
 #include "residency/device/cuda.hpp"
-#include "residency/evict/planned.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/known_order.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/gpu/support.hpp"
 

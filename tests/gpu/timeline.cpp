@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "residency/device/cuda.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/planned.hpp"

@@ -4,7 +4,6 @@
 
 #include "residency/device/cuda.hpp"
 #include "residency/packed/packer.hpp"
-#include "residency/packed/unpacker.hpp"
 
 namespace gpu {
 

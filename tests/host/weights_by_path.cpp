@@ -12,7 +12,7 @@
 #include "../support/files.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/model/catalog_builder.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace weights_by_path_test {

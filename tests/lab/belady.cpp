@@ -3,7 +3,7 @@
 
 // What knows the future is the best that there is.
 
-#include "residency/evict/belady.hpp"
+#include "residency/evict/known_order.hpp"
 
 #include <doctest/doctest.h>
 

@@ -14,14 +14,11 @@
 #include <utility>
 #include <vector>
 
-#include "residency/evict/belady.hpp"
 #include "residency/evict/expected_use.hpp"
-#include "residency/evict/lfu.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/s3_fifo.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
+#include "residency/evict/ranked.hpp"
 #include "residency/evict/static_split.hpp"
-#include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/lab/on_slab.hpp"
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "benchmarks/lab/trace/trace.hpp"
-#include "residency/evict/belady.hpp"
-#include "residency/evict/lru.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 
 namespace trace_replay_test {
 

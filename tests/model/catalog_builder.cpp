@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace catalog_builder_test {

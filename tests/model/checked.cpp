@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 #include <doctest/doctest.h>
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/prefetch/hinted.hpp"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
 
-#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "tests/model_based/combinations.hpp"
 
 TEST_SUITE_BEGIN("model based");

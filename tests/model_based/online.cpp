@@ -3,12 +3,11 @@
 // Random programs on compositions of online policies.
 #include <doctest/doctest.h>
 
-#include "residency/evict/lru.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
-#include "residency/prefetch/lookahead.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/model_based/random_programs.hpp"
 

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "residency/core/planned_decider.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/model_based/composition.hpp"
 #include "tests/model_based/run.hpp"
 

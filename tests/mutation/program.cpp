@@ -6,15 +6,14 @@
 #include <cstdlib>
 #include <string>
 
-#include "residency/evict/lru.hpp"
-#include "residency/evict/planned.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/lookahead.hpp"
-#include "residency/prefetch/none.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "tests/model_based/composition.hpp"
 #include "tests/model_based/proposals.hpp"
 #include "tests/model_based/run.hpp"

@@ -18,8 +18,8 @@
 #include "residency/codec/packed_part.hpp"
 #include "residency/conformance/codec.hpp"
 #include "residency/format/open.hpp"
-#include "residency/format/safetensors_writer.hpp"
-#include "residency/packed/simulated_packer.hpp"
+#include "residency/format/safetensors.hpp"
+#include "residency/packed/simulated.hpp"
 #include "tests/packed/support.hpp"
 #include "tests/support/files.hpp"
 

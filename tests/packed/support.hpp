@@ -19,7 +19,7 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/packed.hpp"
-#include "residency/packed/simulated_unpacker.hpp"
+#include "residency/packed/simulated.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace packed_tests {

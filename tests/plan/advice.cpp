@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/plan/planner.hpp"
 
 namespace advice_test {

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/plan/copy_nodes.hpp"
+#include "residency/plan/simulate.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,7 +12,6 @@
 
 #include "residency/plan/image.hpp"
 #include "residency/plan/planner.hpp"
-#include "residency/plan/simulate.hpp"
 #include "residency/plan/tuning.hpp"
 #include "tests/support/planning.hpp"
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <vector>
 
-#include "residency/plan/single_use_bound.hpp"
+#include "residency/plan/bounds.hpp"
 #include "tests/support/planning.hpp"
 
 namespace fluid_test {

@@ -11,7 +11,6 @@
 
 #include "residency/plan/check.hpp"
 #include "residency/plan/copy.hpp"
-#include "residency/plan/finalize_times.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_evaluator.hpp"

@@ -10,7 +10,6 @@
 
 #include "benchmarks/plan_campaign/schedules.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/finalize_times.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/planner.hpp"

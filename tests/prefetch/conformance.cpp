@@ -12,8 +12,7 @@
 
 #include "residency/model/use_order.hpp"
 #include "residency/prefetch/hinted.hpp"
-#include "residency/prefetch/lookahead.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/support/allocations.hpp"
 

@@ -6,16 +6,15 @@
 
 #include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/planned.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/eviction_policy.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/pool/stream_ordered.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/hinted.hpp"
-#include "residency/prefetch/lookahead.hpp"
-#include "residency/prefetch/none.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace compositions {

@@ -13,7 +13,6 @@
 
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
-#include "residency/format/text.hpp"
 
 namespace support {
 

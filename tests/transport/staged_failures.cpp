@@ -16,10 +16,10 @@
 #include <thread>
 #include <vector>
 
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/pool/slab.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/transport/staged_streaming.hpp"
 

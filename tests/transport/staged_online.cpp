@@ -4,9 +4,9 @@
 
 #include <doctest/doctest.h>
 
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/stream_ordered.hpp"
-#include "residency/prefetch/lookahead.hpp"
+#include "residency/prefetch/scheduled.hpp"
 #include "tests/transport/staged_streaming.hpp"
 
 namespace staged_online_test {

@@ -11,10 +11,10 @@
 #include <doctest/doctest.h>
 
 #include "residency/core/planned_decider.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/transport/staged_streaming.hpp"
 
 namespace staged_planned_test {

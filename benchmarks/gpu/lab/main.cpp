@@ -19,12 +19,10 @@
 
 #include "benchmarks/gpu/lab/streamed.hpp"
 #include "benchmarks/gpu/pinned_weights.hpp"
-#include "residency/core/measure_link.hpp"
-#include "residency/evict/belady.hpp"
-#include "residency/evict/lru.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/core/copy_timer.hpp"
+#include "residency/evict/known_order.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/model/use_order.hpp"
-#include "residency/prefetch/lookahead.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/gpu/harness.hpp"
 

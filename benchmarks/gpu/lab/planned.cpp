@@ -1,12 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 
-#include "residency/evict/planned.hpp"
 #include "benchmarks/gpu/lab/streamed.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 
 namespace streamed {
 

@@ -16,7 +16,7 @@
 #include "residency/device/cuda.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/plan/link.hpp"
+#include "residency/plan/problem.hpp"
 #include "tests/gpu/harness.hpp"
 
 /// Compositions on a GPU, real copies and one kernel a step that reads its weights at the speed of the memory.

@@ -4,9 +4,9 @@
 #include "benchmarks/lab/cuda/gpu.hpp"
 #include "benchmarks/lab/measure.hpp"
 #include "residency/core/planned_decider.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 
 namespace lab {
 

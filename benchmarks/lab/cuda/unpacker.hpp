@@ -3,7 +3,7 @@
 #pragma once
 
 #include "residency/device/cuda.hpp"
-#include "residency/packed/unpacker.hpp"
+#include "residency/packed/packer.hpp"
 
 namespace lab {
 

@@ -16,8 +16,8 @@
 #include "benchmarks/lab/trace/text_lines.hpp"
 #include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace lab::trace {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/trace_writer.hpp"

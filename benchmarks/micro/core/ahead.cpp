@@ -5,7 +5,7 @@
 #include <cstddef>
 
 #include "core.hpp"
-#include "residency/evict/scheduled.hpp"
+#include "residency/evict/known_order.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/prefetch/scheduled.hpp"
 

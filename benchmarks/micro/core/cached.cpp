@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "core.hpp"
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 
 namespace core { namespace {
 

@@ -10,10 +10,10 @@
 #include <utility>
 
 #include "core.hpp"
-#include "residency/evict/planned.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/planned.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 
 namespace core { namespace {
 

@@ -6,7 +6,7 @@
 
 #include "../operations.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/packed/unpacker.hpp"
+#include "residency/packed/packer.hpp"
 
 namespace encoder {
 

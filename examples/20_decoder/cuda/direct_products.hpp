@@ -10,7 +10,7 @@
 #include "../config.hpp"
 #include "../operations.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/packed/unpacker.hpp"
+#include "residency/packed/packer.hpp"
 
 namespace decoder {
 

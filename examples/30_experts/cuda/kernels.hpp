@@ -6,7 +6,7 @@
 
 #include "../mixture.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/packed/unpacker.hpp"
+#include "residency/packed/packer.hpp"
 
 namespace experts {
 

@@ -20,7 +20,7 @@
 #include "report.hpp"
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
-#include "residency/format/program_folder.hpp"
+#include "residency/format/program.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/ids.hpp"

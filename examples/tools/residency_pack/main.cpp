@@ -23,7 +23,7 @@
 #include "residency/codec/packed_header.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/format/aoti.hpp"
-#include "residency/format/packed_writer.hpp"
+#include "residency/format/packed.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/version.hpp"
 

@@ -11,7 +11,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

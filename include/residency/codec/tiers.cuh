@@ -10,10 +10,9 @@
 #include <type_traits>
 
 #include "residency/codec/checksum.hpp"
-#include "residency/codec/pack_task.hpp"
 #include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/task.hpp"
 #include "residency/codec/tiers_layout.hpp"
-#include "residency/codec/unpack_task.hpp"
 #include "residency/config.hpp"
 #include "residency/model/packed_form.hpp"
 

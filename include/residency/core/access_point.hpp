@@ -6,7 +6,6 @@
 
 #include "residency/config.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_range.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

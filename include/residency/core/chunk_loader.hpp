@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "residency/core/chunk_loops.hpp"
 #include "residency/core/chunk_store.hpp"
+#include "residency/core/chunk_table.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"

@@ -17,7 +17,7 @@
 #include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/plan.hpp"

@@ -9,9 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/chunk_contents.hpp"
-#include "residency/core/chunk_loops.hpp"
-#include "residency/core/chunk_placement.hpp"
 #include "residency/core/chunk_table.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/error.hpp"

@@ -2,15 +2,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
-#include "residency/core/chunk_placement.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// On which slot each chunk of an image lies when a plan comes into force. Every pinned chunk keeps its bytes and its address. A
+/// pinned chunk lies on its own slot of the plan, or it is *misplaced*: on a slot of the ring if one is free, else on any other free
+/// slot, else on an extra slot beyond the plan. A chunk is never moved within the device: it is mapped, and its bytes are copied again.
+struct ChunkPlacement {
+    std::vector<std::uint32_t> table;             ///< by chunk: its slot, or none
+    std::uint32_t slots = 0;                      ///< the plan's slots, and extra ones for misplaced chunks
+    std::vector<std::uint32_t> kept;              ///< chunks that keep their bytes, at most one per slot
+    std::vector<std::uint32_t> misplaced_leased;  ///< kept chunks that are not on the slot that the plan gives them
+    std::vector<std::uint32_t> sharers;  ///< by slot of the plan: the number of chunks that the plan puts there
+};
+
+/// Places the chunks for `plan`. `pinned`: chunks that are leased, or that must not leave. Also keeps a chunk that is there if it is the
+/// first one that a pass of the plan brings to its slot. `there`: by chunk of the plan's image; empty if the device holds nothing of it.
+[[nodiscard]] ChunkPlacement place_chunks(const plan::Plan& plan, std::span<const std::uint32_t> pinned,
+                                          const std::vector<bool>& there);
 
 /// Which chunk lies on which slot, and whose bytes each slot holds. A slot holds the bytes of at most one chunk, its *occupant*, and
 /// the occupant lies on that slot. Plain data: maps and copies nothing.
@@ -92,6 +111,56 @@ private:
     std::vector<std::uint32_t> occupant_;
     std::vector<bool> is_of_ring_;
 };
+
+/// The bytes of an image that begins at a fixed device address: which storages lie on each chunk, and which parts of storages a range
+/// of the image or a call of the plan consists of. Constant while a plan is in force.
+class ChunkContents {
+public:
+    ChunkContents() = default;
+    ChunkContents(const plan::Plan& plan, std::byte* base);
+
+    /// The storages that lie on a chunk, in the order of the image.
+    [[nodiscard]] std::span<const std::uint32_t> storages(std::uint32_t chunk) const noexcept {
+        return std::span{storages_}.subspan(first_[chunk], first_[chunk + std::size_t{1}] - first_[chunk]);
+    }
+    /// The chunks that a storage lies on; none if it has no bytes.
+    [[nodiscard]] plan::Chunks chunks(StorageId id) const noexcept { return chunks_[index(id)]; }
+    /// The parts of storages that call `k` of the plan brings.
+    [[nodiscard]] std::span<const transport::Fetch> call(std::uint32_t k) const noexcept {
+        return std::span{call_pieces_}.subspan(first_piece_[k], first_piece_[k + std::size_t{1}] - first_piece_[k]);
+    }
+    /// Appends the parts of storages that lie in bytes [begin, end) of the image: one piece per storage, in the order of the image.
+    void append_pieces(const plan::Plan& plan, std::uint64_t begin, std::uint64_t end,
+                       std::vector<transport::Fetch>& pieces) const;
+
+private:
+    std::byte* base_ = nullptr;       // device address of the image
+    std::vector<std::size_t> first_;  // by chunk: where its storages begin in storages_; one more entry at the end
+    std::vector<std::uint32_t> storages_;
+    std::vector<plan::Chunks> chunks_;  // by storage
+    std::vector<std::size_t>
+        first_piece_;  // by call: where its pieces begin in call_pieces_; one more entry at the end
+    std::vector<transport::Fetch> call_pieces_;
+};
+
+/// Whether the predicate holds for one of the chunks that these copies of a plan bring. Stops at the first.
+template <std::predicate<std::uint32_t> Predicate>
+[[nodiscard]] bool any_chunk(const plan::Plan& plan, std::span<const plan::Copy> copies, Predicate predicate) {
+    for (const plan::Copy& copy : copies) {
+        for (const std::uint32_t chunk : plan.chunks_of_copy(copy)) {
+            if (predicate(chunk)) { return true; }
+        }
+    }
+    return false;
+}
+
+/// Calls `visit` with each chunk that these copies of a plan bring, in their order.
+template <std::invocable<std::uint32_t> Visit>
+void for_each_chunk(const plan::Plan& plan, std::span<const plan::Copy> copies, Visit visit) {
+    for (const plan::Copy& copy : copies) {
+        for (const std::uint32_t chunk : plan.chunks_of_copy(copy)) { visit(chunk); }
+    }
+}
 
 }}}  // namespace residency::RESIDENCY_ABI::core
 

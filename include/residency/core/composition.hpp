@@ -7,11 +7,9 @@
 #include "residency/core/online_decider.hpp"
 #include "residency/core/options.hpp"
 #include "residency/evict/eviction_policy.hpp"
-#include "residency/evict/planned.hpp"
 #include "residency/fwd.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/pool/virtual.hpp"
-#include "residency/prefetch/planned.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/transport/transport_policy.hpp"
 

@@ -16,7 +16,6 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/model/step_range.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -14,7 +14,6 @@
 #include "residency/core/statistics.hpp"
 #include "residency/core/storage_cache.hpp"
 #include "residency/core/storage_miss_handler.hpp"
-#include "residency/core/storage_state.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/pool/memory_pool.hpp"

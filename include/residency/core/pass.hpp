@@ -14,8 +14,8 @@
 #include "residency/core/lease.hpp"
 #include "residency/core/session.hpp"
 #include "residency/error.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/model/step_range.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -11,15 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/core/access_point.hpp"
 #include "residency/core/chunk_loader.hpp"
-#include "residency/core/chunk_loops.hpp"
 #include "residency/core/chunk_store.hpp"
+#include "residency/core/chunk_table.hpp"
 #include "residency/core/copy_cursor.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/live_ranges.hpp"
-#include "residency/core/plan_mode.hpp"
-#include "residency/core/resident_queue.hpp"
+#include "residency/core/resident_store.hpp"
 #include "residency/core/step_retirement.hpp"
 #include "residency/core/transport_interface.hpp"
 #include "residency/core/unrecorded_uses.hpp"
@@ -31,6 +31,15 @@
 #include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// How the planned decider works at the moment. PlanPlayer::mode() derives it, in this order of precedence.
+enum class PlanMode : std::uint8_t {
+    unmapped,  ///< a device call failed and parts of the image may be unmapped: nothing is brought until it is mapped again
+    capturing,  ///< a graph of a pass is being captured: the host must not wait, and nothing runs
+    at_rest,  ///< everything is on the device and stays there: leases wait for nothing, and nothing waits for their ends
+    verifying,  ///< memory may differ from what the plan assumes: each call brings only what is absent, and works around leases
+    following,  ///< memory is as the plan assumes: calls are enqueued as the plan has them
+};
 
 /// Replays the plan in force: its calls are enqueued in plan order, each as soon as the end of the step that it waits for is recorded,
 /// across the end of a pass into the next. Residents are brought once (one-shot: once per pass), those of earlier steps first. Trusts

@@ -14,7 +14,7 @@
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

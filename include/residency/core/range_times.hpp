@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/model/step_range.hpp"
+#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

@@ -9,7 +9,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/pool/requirements.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

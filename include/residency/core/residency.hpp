@@ -24,7 +24,6 @@
 #include "residency/model/dtype.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/model/step_range.hpp"
 #include "residency/transport/pinned.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -12,8 +12,8 @@
 #include "residency/core/access_point.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/model/step_range.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

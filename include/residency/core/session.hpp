@@ -23,9 +23,7 @@
 #include "residency/core/learning_report.hpp"
 #include "residency/core/lease_keeper.hpp"
 #include "residency/core/order_learner.hpp"
-#include "residency/core/pass_ends.hpp"
 #include "residency/core/pass_timer.hpp"
-#include "residency/core/replace_sources.hpp"
 #include "residency/core/requirements_of.hpp"
 #include "residency/core/resident_store.hpp"
 #include "residency/core/session_state.hpp"
@@ -37,11 +35,11 @@
 #include "residency/core/transport_interface.hpp"
 #include "residency/core/work_observer.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/model/natural_order.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
-#include "residency/model/step_range.hpp"
 #include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

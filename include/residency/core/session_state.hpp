@@ -16,7 +16,6 @@
 #include "residency/core/schedule_cursor.hpp"
 #include "residency/core/stall_clock.hpp"
 #include "residency/core/statistics.hpp"
-#include "residency/core/storage_state.hpp"
 #include "residency/core/work_observer.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"

@@ -17,7 +17,6 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/step_range.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

@@ -16,7 +16,7 @@
 #include "residency/core/range_times.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/model/step_range.hpp"
+#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

@@ -11,10 +11,8 @@
 
 #include "residency/core/decider.hpp"
 #include "residency/core/speculation.hpp"
-#include "residency/core/storage_state.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/id_vector.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/sort.hpp"

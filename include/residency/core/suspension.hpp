@@ -10,6 +10,7 @@
 
 #include "residency/core/resident_store.hpp"
 #include "residency/core/session_state.hpp"
+#include "residency/core/transport_interface.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
@@ -150,6 +151,27 @@ Status Suspension<D>::restore() {
     }
     if (copies.empty()) { return {}; }
     return shared_->copy_scheduler.copy_and_wait(copies);
+}
+
+/// Replaces the bytes of storages at their sources by `write()`, which returns a Status, and, if `is_on_device`, brings what lies of them
+/// on the device again, where it lies. Nothing reads the sources while `write()` runs. Blocks. Precondition: drained, and no pass or lease
+/// is open. Whatever fails, no lease begins before the device has what the sources have: what is missing is brought by the next pass.
+/// Errors: of what is loading; of `write()`; of files that were replaced; those of drain().
+template <Device D, class Write>
+[[nodiscard]] Status replace_sources(SessionState<D>& shared, std::span<const StorageId> storages, bool is_on_device,
+                                     Write&& write) {
+    TransportInterface<D>& transport = shared.copy_scheduler.transport();
+    shared.decider->forget_ahead();
+    if (auto paused = transport.pause(storages); !paused) { return paused; }
+    Status written = write();
+    auto known = transport.sources_changed(storages);
+    if (is_on_device) {
+        shared.unread.insert(shared.unread.end(), storages.begin(), storages.end());
+        shared.sort_unread();
+    }
+    auto brought = shared.drain();
+    if (!written) { return written; }
+    return known ? std::move(brought) : std::move(known);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

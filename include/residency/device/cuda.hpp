@@ -14,7 +14,6 @@
 
 #include "residency/device/cuda_stream.hpp"
 #include "residency/device/device.hpp"
-#include "residency/device/device_users.hpp"
 #include "residency/error.hpp"
 
 // What the toolkit's handles point to: cudaEvent_t is a CUevent_st*, and so on. No CUDA header is needed for the declarations.

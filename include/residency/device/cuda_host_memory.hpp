@@ -21,7 +21,7 @@
 
 #include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 

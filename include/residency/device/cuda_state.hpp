@@ -21,9 +21,8 @@
 #include "residency/device/cuda_error.hpp"
 #include "residency/device/cuda_host_memory.hpp"
 #include "residency/device/device.hpp"
-#include "residency/device/device_users.hpp"
 #include "residency/error.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -10,6 +11,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "residency/config.hpp"
 #include "residency/error.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -184,6 +186,26 @@ concept FlagDevice = Device<D> && requires(D d, typename D::Stream s, typename D
     { d.destroy_flag(f) } -> std::same_as<Status>;
     { d.wait_flag(s, f, value) } -> std::same_as<Status>;
     { d.raise_flag(f, value) } -> std::same_as<Status>;
+};
+
+/// Counts what a device has to outlive: Residencies, host memory that it pinned. A device has one as its last member, and gives it as
+/// users(). Thread safe.
+class DeviceUsers {
+public:
+    DeviceUsers() noexcept = default;
+    DeviceUsers(const DeviceUsers&) = delete;
+    DeviceUsers& operator=(const DeviceUsers&) = delete;
+    ~DeviceUsers() {
+        RESIDENCY_ASSERT(count_ == 0,
+                         "end every Residency before its device, and every catalog whose bytes it pinned: declare the "
+                         "device first");
+    }
+
+    void add() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }     ///< one begins
+    void remove() noexcept { count_.fetch_sub(1, std::memory_order_relaxed); }  ///< one ends
+
+private:
+    std::atomic<std::uint32_t> count_{0};
 };
 
 }}  // namespace residency::RESIDENCY_ABI

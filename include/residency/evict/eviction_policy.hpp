@@ -64,3 +64,10 @@ concept EvictionPolicy = std::default_initializable<E> && std::is_nothrow_move_c
 
 }  // namespace evict
 }}  // namespace residency::RESIDENCY_ABI
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
+
+/// Selects eviction by a plan. Goes with prefetch::Planned and pool::Virtual.
+struct Planned {};
+
+}}}  // namespace residency::RESIDENCY_ABI::evict

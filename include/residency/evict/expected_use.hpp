@@ -12,7 +12,7 @@
 
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
-#include "residency/evict/ranked_heap.hpp"
+#include "residency/evict/ranked.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {

@@ -8,7 +8,7 @@
 
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
-#include "residency/evict/linked_lists.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 

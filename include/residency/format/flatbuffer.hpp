@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "residency/error.hpp"
-#include "residency/format/text.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/format/input.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 

@@ -8,6 +8,9 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/input.hpp"
+#include "residency/format/model_file.hpp"
+#include "residency/format/read_options.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
@@ -29,6 +32,23 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 /// their paths, does not say that they are all the parts of one model.
 [[nodiscard]] RESIDENCY_INLINE Result<std::vector<std::string>> try_find_model_in(
     const std::string& folder, const std::function<bool(const std::vector<std::string>&)>& are_parts);
+
+/// Blocks. Appends the files of an index, which lie beside it, each by `append(input)`, a Status. Keeps the tensors that the index
+/// gives to that file, and those that it does not list and that are tied to one of them; passes the others over. Errors: malformed
+/// where the index lists nothing, or a tensor that its file does not have; with options.strict where anything is passed over.
+[[nodiscard]] RESIDENCY_INLINE Status append_shards(ModelFile& model, const Input& input, const ReadOptions& options,
+                                                    const std::function<Status(const Input&)>& append);
+
+/// Blocks. The whole file NAME beside an index NAME.index.json that does not list it, or that cannot be read; empty where there
+/// is none. transformers takes it before the index.
+[[nodiscard]] RESIDENCY_INLINE std::string whole_file_beside(const std::string& index_path);
+
+/// Adds a weight on the same storage for each tie that the metadata name; see ReadOptions::ties_from_metadata.
+RESIDENCY_INLINE void tie_by_metadata(ModelFile& model);
+
+/// Blocks. Notes in the model, which was read from the file at `path` alone, if an index in the same folder lists this file among
+/// others.
+RESIDENCY_INLINE void note_index_beside(ModelFile& model, const std::string& path);
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail
 

@@ -14,7 +14,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/format/text.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/torch_dtype.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {

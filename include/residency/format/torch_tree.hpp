@@ -13,8 +13,8 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
-#include "residency/format/text.hpp"
 #include "residency/format/torch_pickle.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {

@@ -20,7 +20,6 @@
 #include "residency/device/device.hpp"
 #include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
-#include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
 #include "residency/host/thread_group.hpp"
 #include "residency/host/tier.hpp"

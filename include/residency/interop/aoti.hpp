@@ -27,19 +27,17 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/format/program.hpp"
-#include "residency/format/program_folder.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/interop/aoti_choice.hpp"
 #include "residency/interop/aoti_package.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
-#include "residency/model/step_range.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 // PyTorch models that AOTInductor compiled, with their weights streamed inside a budget. No header of PyTorch is needed.
 

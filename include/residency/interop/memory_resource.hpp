@@ -7,16 +7,32 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 
 #include "residency/broker/memory_client.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/interop/allocation_error.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
+
+#if RESIDENCY_EXCEPTIONS
+/// Thrown by allocators if there is no room; its error has the numbers.
+class AllocationError : public std::bad_alloc {
+public:
+    /// Its what() is the message of `error`.
+    explicit AllocationError(Error error) noexcept : error_{std::move(error)} {}
+    /// Valid as long as the exception.
+    [[nodiscard]] const char* what() const noexcept override { return error_.message().c_str(); }
+    /// What failed.
+    [[nodiscard]] const Error& error() const noexcept { return error_; }
+
+private:
+    Error error_;
+};
+#endif
 
 /// Allocates device memory for a client of a BudgetBroker, in stream order, from one capped pool: the client has taken what the
 /// pool holds of the device, so that no allocation brings the sum of all clients above the broker's total. An allocation without

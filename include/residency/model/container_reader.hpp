@@ -17,7 +17,7 @@
 #include "residency/error.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/container_writer.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "residency/config.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

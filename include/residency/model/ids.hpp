@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "residency/config.hpp"
 
@@ -24,5 +25,26 @@ inline constexpr StorageId no_storage{UINT32_MAX};
 /// The id as an array index.
 [[nodiscard]] constexpr std::uint32_t index(WeightId id) noexcept { return static_cast<std::uint32_t>(id); }
 [[nodiscard]] constexpr std::uint32_t index(StorageId id) noexcept { return static_cast<std::uint32_t>(id); }
+
+/// Consecutive steps of a schedule: [first, last).
+struct StepRange {
+    std::uint32_t first = 0;                                               ///< position of the first step
+    std::uint32_t last = 0;                                                ///< one past the end
+    friend bool operator==(const StepRange&, const StepRange&) = default;  ///< compares all members
+};
+
+/// A vector with one element for each weight or storage of a catalog, read by the id instead of by a plain number.
+template <class Id, class T>
+class IdVector : public std::vector<T> {
+public:
+    using std::vector<T>::vector;
+    using std::vector<T>::operator[];
+
+    /// The element of that id. Precondition: there is one.
+    /// @{
+    [[nodiscard]] decltype(auto) operator[](Id id) noexcept { return (*this)[index(id)]; }
+    [[nodiscard]] decltype(auto) operator[](Id id) const noexcept { return (*this)[index(id)]; }
+    /// @}
+};
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -16,8 +16,8 @@
 
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/checked.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

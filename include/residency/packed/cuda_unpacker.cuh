@@ -12,7 +12,7 @@
 #include "residency/codec/tiers.cuh"
 #include "residency/codec/tiers_layout.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/packed/unpacker.hpp"
+#include "residency/packed/packer.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -15,9 +15,9 @@
 #include <variant>
 #include <vector>
 
-#include "residency/codec/pack_task.hpp"
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/packed_part.hpp"
+#include "residency/codec/task.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
@@ -28,7 +28,7 @@
 #include "residency/packed/memory_ahead.hpp"
 #include "residency/packed/packer.hpp"
 #include "residency/packed/pinned_memory.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 #include "residency/transport/staged.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed { namespace detail {

@@ -32,7 +32,7 @@
 #include "residency/model/storage.hpp"
 #include "residency/packed/pack.hpp"
 #include "residency/packed/pinned_memory.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 

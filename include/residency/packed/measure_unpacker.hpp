@@ -12,14 +12,13 @@
 #include <span>
 #include <vector>
 
-#include "residency/codec/unpack_task.hpp"
+#include "residency/codec/task.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/packed/form.hpp"
 #include "residency/packed/layout.hpp"
-#include "residency/packed/unpacker.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/packed/packer.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 

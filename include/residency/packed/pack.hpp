@@ -30,7 +30,7 @@
 #include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/storage.hpp"
@@ -38,7 +38,7 @@
 #include "residency/packed/device_packing.hpp"
 #include "residency/packed/packer.hpp"
 #include "residency/packed/pinned_memory.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 

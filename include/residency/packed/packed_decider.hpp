@@ -13,23 +13,23 @@
 #include <utility>
 #include <vector>
 
-#include "residency/codec/unpack_task.hpp"
+#include "residency/codec/task.hpp"
+#include "residency/core/copy_timer.hpp"
 #include "residency/core/decider.hpp"
-#include "residency/core/measure_link.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/packed/bound.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/packed/measure_unpacker.hpp"
+#include "residency/packed/packer.hpp"
 #include "residency/packed/pool.hpp"
 #include "residency/packed/stored_catalog.hpp"
 #include "residency/packed/unpack_memory.hpp"
-#include "residency/packed/unpacker.hpp"
 #include "residency/packed/unpacking_decider.hpp"
-#include "residency/plan/link.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

@@ -20,15 +20,13 @@
 #include "residency/model/schedule.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/model/use_order.hpp"
+#include "residency/packed/packer.hpp"
 #include "residency/packed/pool.hpp"
 #include "residency/packed/stored_catalog.hpp"
 #include "residency/packed/unpack_layout.hpp"
 #include "residency/packed/unpack_memory.hpp"
-#include "residency/packed/unpacker.hpp"
 #include "residency/packed/unpacking_decider.hpp"
 #include "residency/pool/memory_pool.hpp"
-#include "residency/pool/requirements.hpp"
-#include "residency/pool/rounding.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

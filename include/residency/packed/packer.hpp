@@ -4,12 +4,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
-#include "residency/codec/pack_task.hpp"
+#include "residency/codec/task.hpp"
+#include "residency/config.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/packed_form.hpp"
+#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
@@ -23,7 +27,7 @@ struct PackBatch {
 };
 
 /// Packs weights on a device. Its calls come from one thread at a time. CudaPacker (packed/cuda_packer.cuh) and SimulatedPacker
-/// (packed/simulated_packer.hpp) are its models.
+/// (packed/simulated.hpp) are its models.
 template <Device D>
 class Packer {
 public:
@@ -41,4 +45,36 @@ public:
     [[nodiscard]] virtual Status enqueue(D& device, const PackBatch& batch, typename D::Stream stream) const = 0;
 };
 
+/// Turns packed bytes on a device into the weights that kernels read. Its calls come from one thread at a time; it outlives whoever was
+/// given it. CudaUnpacker (packed/cuda_unpacker.cuh) and SimulatedUnpacker (packed/simulated.hpp) are its models.
+template <Device D>
+class Unpacker {
+public:
+    Unpacker() = default;
+    Unpacker(const Unpacker&) = delete;
+    Unpacker& operator=(const Unpacker&) = delete;
+    virtual ~Unpacker() = default;
+
+    /// Whether it unpacks that form. Weights of other packed forms are read as they are (Lease::packed).
+    [[nodiscard]] virtual bool takes(PackedForm form) const noexcept = 0;
+    /// Enqueues what unpacks these parts, all of a form that it takes: tasks[i] says where parts[i] lies, and `on_device` are the same tasks
+    /// in device memory; null: they go with the launch. `tasks` and `parts` end with the call. Does not block, and works in a capture.
+    /// Errors: the device's own.
+    [[nodiscard]] virtual Status enqueue(D& device, std::span<const codec::UnpackTask> tasks,
+                                         std::span<const PackedPart> parts, const codec::UnpackTask* on_device,
+                                         typename D::Stream stream) const = 0;
+};
+
 }}  // namespace residency::RESIDENCY_ABI
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
+
+/// How the bytes of a storage travel.
+struct Form {
+    std::shared_ptr<const std::vector<PackedPart>> parts{};  ///< null: raw
+    const std::byte* host = nullptr;                         ///< where the first part lies; kept alive by the catalog
+    std::uint64_t raw_bytes = 0;                             ///< of the storage
+    bool unpacks = false;                                    ///< false: kernels read what travels
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::packed

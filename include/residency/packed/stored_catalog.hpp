@@ -20,8 +20,7 @@
 #include "residency/model/packed_form.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/packed/form.hpp"
-#include "residency/packed/unpacker.hpp"
+#include "residency/packed/packer.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 

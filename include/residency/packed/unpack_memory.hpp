@@ -13,18 +13,17 @@
 #include <utility>
 #include <vector>
 
-#include "residency/codec/unpack_task.hpp"
+#include "residency/codec/task.hpp"
 #include "residency/core/decider.hpp"
 #include "residency/core/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/packed/form.hpp"
+#include "residency/packed/packer.hpp"
 #include "residency/packed/unpack_layout.hpp"
-#include "residency/packed/unpacker.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 

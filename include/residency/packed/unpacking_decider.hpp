@@ -14,9 +14,9 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/storage.hpp"
+#include "residency/packed/packer.hpp"
 #include "residency/packed/stored_catalog.hpp"
 #include "residency/packed/unpack_memory.hpp"
-#include "residency/packed/unpacker.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

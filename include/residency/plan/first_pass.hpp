@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/plan/link.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 

@@ -8,11 +8,11 @@
 #include "residency/config.hpp"
 #include "residency/plan/fluid.hpp"
 #include "residency/plan/options.hpp"
-#include "residency/plan/random.hpp"
 #include "residency/plan/release_ring.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
+#include "residency/plan/slot_search.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 

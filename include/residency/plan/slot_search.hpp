@@ -10,12 +10,26 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/plan/random.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/timeline.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+/// Random numbers of a search (splitmix64): the same on every machine.
+class Random {
+public:
+    /// A number in [0, below). Precondition: below > 0.
+    [[nodiscard]] std::uint64_t operator()(std::uint64_t below) noexcept {
+        std::uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;
+        z = (z ^ z >> 30U) * 0xbf58476d1ce4e5b9ULL;
+        z = (z ^ z >> 27U) * 0x94d049bb133111ebULL;
+        return (z ^ z >> 31U) % below;
+    }
+
+private:
+    std::uint64_t state_ = 0;
+};
 
 /// Searches cyclic plans of few chunks by the slot of each one, without a ring: a chunk that shares its slot with others streams, one that
 /// is alone stays. So what stays is chosen by what it saves a pass, also where the link idles in one part of the pass and cannot

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/model/step_range.hpp"
-#include "residency/plan/link.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 

@@ -7,11 +7,21 @@
 #include <span>
 #include <type_traits>
 
+#include "residency/config.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/pool/requirements.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
+
+/// What a pool has to hold: sizes of streamed storages in bytes, before the pool rounds them.
+struct Requirements {
+    std::span<const std::uint64_t> storages;  ///< the size of each storage; none is 0
+    std::span<const std::uint64_t>
+        step;  ///< the size of each storage that one step needs at once; the largest one if none is known
+    std::uint64_t largest_storage_bytes = 0;    ///< of all storages that the pool may have to hold
+    std::uint64_t largest_alignment_bytes = 1;  ///< every address is a multiple of it
+    std::uint64_t largest_scheduled_bytes = 0;  ///< the largest storage that a step reads; 0: no steps are known
+};
 
 /// One allocation of a pool.
 struct Place {
@@ -114,6 +124,13 @@ template <MemoryPool P>
 [[nodiscard]] std::uint64_t ceiling_bytes(const P& pool, const typename P::Device& device, Requirements requirements) {
     requirements.step = requirements.storages;
     return pool.floor_bytes(device, requirements);
+}
+
+[[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) noexcept {
+    return (bytes + multiple - 1) / multiple * multiple;
+}
+[[nodiscard]] constexpr std::uint64_t round_down(std::uint64_t bytes, std::uint64_t multiple) noexcept {
+    return bytes / multiple * multiple;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::pool

@@ -12,7 +12,6 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/pool/memory_pool.hpp"
-#include "residency/pool/rounding.hpp"
 #include "residency/pool/slot_table.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {

@@ -11,14 +11,20 @@
 #include <utility>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/pool/memory_pool.hpp"
-#include "residency/pool/rounding.hpp"
-#include "residency/pool/segment_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
+
+/// What allocations of `sizes` bytes take of an empty driver pool at most, in any order. The pool rounds each size up to
+/// `rounding_bytes`, and grows by segments of whole granules; the driver puts each allocation where it fits, else at the beginning of a
+/// new segment. An allocation of half a granule or more counts with a segment of its own. Of the segments that smaller ones begin, all
+/// but the last have less than the largest of these unused.
+[[nodiscard]] std::uint64_t segment_bytes(std::span<const std::uint64_t> sizes, std::uint64_t rounding_bytes,
+                                          std::uint64_t granule_bytes);
 
 /// The driver's stream-ordered pools under one hard cap. Takes storages of any size, and never waits on the host. The driver grows a pool
 /// by segments of whole granules (32 MiB on CUDA), and no allocation spans two: the floor counts what that leaves unused at worst.
@@ -361,3 +367,7 @@ std::size_t StreamOrdered<D>::pool_of(const void* at) const noexcept {
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::pool
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/pool/impl/stream_ordered.ipp"
+#endif

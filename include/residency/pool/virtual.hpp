@@ -9,13 +9,24 @@
 #include <utility>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/pool/kept_slots.hpp"
+#include "residency/pool/memory_pool.hpp"
 #include "residency/pool/planned_pool.hpp"
-#include "residency/pool/rounding.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
+
+/// In a table of slots by chunk: the chunk lies on no slot.
+inline constexpr std::uint32_t no_slot = UINT32_MAX;
+
+/// Which old slots are used again when the chunks of an image are mapped in another way: for each new slot, the old slot whose physical
+/// chunk it takes over, or no_slot. The old mapping has `slots_now` slots, the new one `slots`; `table_now` and `table` give the slot of
+/// each chunk. Each old slot is taken over once at most. The chunks in `keeping` have the first choice, because their bytes must stay;
+/// then chunks that have a slot of their own in both mappings, so that their bytes can stay; then every chunk whose mapping can stay.
+[[nodiscard]] std::vector<std::uint32_t> kept_slots(std::size_t slots_now, std::span<const std::uint32_t> table_now,
+                                                    std::uint32_t slots, std::span<const std::uint32_t> table,
+                                                    std::span<const std::uint32_t> keeping);
 
 /// One address range for the whole image: a weight's address is base + offset, from open() to close(). Each chunk of the image lies on a
 /// physical chunk of its own, or on one that it shares with other chunks (a slot of the ring), or on none. Nothing fragments and nothing
@@ -251,3 +262,7 @@ Status Virtual<D>::shrink(std::size_t slots) {
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::pool
+
+#if RESIDENCY_HEADER_ONLY
+#include "residency/pool/impl/virtual.ipp"
+#endif

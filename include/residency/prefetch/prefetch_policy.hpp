@@ -58,3 +58,24 @@ concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_c
 
 }  // namespace prefetch
 }}  // namespace residency::RESIDENCY_ABI
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
+
+/// Selects prefetching by a plan. Goes with evict::Planned and pool::Virtual.
+struct Planned {};
+
+/// Proposes nothing: every storage is copied on demand.
+class None {
+public:
+    /// What PrefetchPolicy asks for.
+    /// @{
+    static constexpr bool interruptible = false;
+
+    [[nodiscard]] Status attach(const Context&) { return {}; }
+    template <class Sink>
+    void propose(StepIndex, Sink&&) noexcept {}
+    /// @}
+};
+static_assert(PrefetchPolicy<None>);
+
+}}}  // namespace residency::RESIDENCY_ABI::prefetch

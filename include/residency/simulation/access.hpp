@@ -2,14 +2,69 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <utility>
 #include <vector>
 
-#include "residency/simulation/operation_kind.hpp"
-#include "residency/simulation/vector_clock.hpp"
+#include "residency/config.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
+
+/// For each actor (0: the host; then the streams), the sequence number of its last operation that is known to lie before. Values
+/// never decrease between two calls of clear() or set().
+class VectorClock {
+public:
+    [[nodiscard]] std::uint64_t of(std::uint32_t actor) const noexcept {
+        return actor < last_.size() ? last_[actor] : 0;
+    }
+    [[nodiscard]] bool covers(std::uint32_t actor, std::uint64_t sequence) const noexcept {
+        return sequence <= of(actor);
+    }
+    void set(std::uint32_t actor, std::uint64_t sequence) {
+        if (actor >= last_.size()) { last_.resize(actor + std::size_t{1}); }
+        last_[actor] = sequence;
+    }
+    /// From now on, all that lies before `other` lies before this one too.
+    void join(const VectorClock& other) {
+        if (other.last_.size() > last_.size()) { last_.resize(other.last_.size()); }
+        for (std::size_t i = 0; i < other.last_.size(); ++i) { last_[i] = (std::max)(last_[i], other.last_[i]); }
+    }
+    void clear() noexcept { last_.clear(); }
+
+private:
+    std::vector<std::uint64_t> last_;  // by actor; beyond the end: 0
+};
+
+/// Names what a stream executes, and what the host does to memory.
+enum class OperationKind : std::uint8_t {
+    kernel,
+    copy_to_device,
+    copy_to_host,
+    copy_on_device,
+    copy_on_host,
+    fill,
+    allocate,
+    deallocate,
+    record,
+    wait,
+    wait_flag,
+    host_read,
+    host_write,
+    host_memory,  ///< allocated, freed, pinned or unpinned
+    mapping,      ///< created or destroyed, mapped or unmapped
+};
+
+[[nodiscard]] constexpr std::string_view name(OperationKind kind) noexcept {
+    constexpr std::array<std::string_view, 15> names{
+        "kernel",    "copy to device", "copy to host",  "copy on device", "copy on host",
+        "fill",      "allocation",     "deallocation",  "record",         "wait",
+        "flag wait", "read by host",   "write by host", "host memory",    "mapping"};
+    return names[static_cast<std::size_t>(kind)];
+}
 
 /// Names one operation that touched memory. Small, since it is kept for every range of bytes.
 struct Access {

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/simulation/access.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
@@ -61,6 +63,93 @@ private:
     std::vector<Range> given_back_;                        // in the order of give_back()
     int file_ = -1;                                        // owned; the physical memory of create()
     std::uint64_t file_bytes_ = 0;                         // ever created in file_
+};
+
+/// Which physical memory lies under which addresses. Its entries are sorted by address and do not overlap. A lookup takes O(log n);
+/// one in the same entry as the last takes O(1).
+class AddressMap {
+public:
+    struct Entry {
+        std::uintptr_t begin = 0, end = 0;
+        std::uint32_t region = 0;    ///< number of the physical memory
+        std::uint64_t offset = 0;    ///< bytes; of `begin` in it
+        bool on_device = true;       ///< otherwise pinned host memory
+        bool mapped = false;         ///< put there by map(), so that `uses` is kept
+        AccessLists::List uses = 0;  ///< accesses through this address
+    };
+
+    /// The entry that holds `at`; null: nothing is mapped there.
+    [[nodiscard]] Entry* find(const void* at) noexcept {
+        const auto address = reinterpret_cast<std::uintptr_t>(at);
+        if (hint_ < entries_.size() && holds(entries_[hint_], address)) { return &entries_[hint_]; }
+        const std::size_t index = upper(address);
+        if (index == 0 || !holds(entries_[index - 1], address)) { return nullptr; }
+        hint_ = index - 1;
+        return &entries_[hint_];
+    }
+    /// Whether every byte of [at, at + bytes) is mapped.
+    [[nodiscard]] bool holds(const void* at, std::uint64_t bytes) noexcept {
+        return for_each(at, bytes, [](Entry&, std::uintptr_t, std::uint64_t) {});
+    }
+    /// Whether map() mapped every byte of [at, at + bytes). Neighbouring allocations are not one range (D11).
+    [[nodiscard]] bool is_one_range(const void* at, std::uint64_t bytes) noexcept {
+        bool are_mapped = true;
+        return for_each(at, bytes, [&](Entry& entry, std::uintptr_t, std::uint64_t) { are_mapped &= entry.mapped; }) &&
+               are_mapped;
+    }
+    /// Whether any byte of [at, at + bytes) is mapped.
+    [[nodiscard]] bool touches(const void* at, std::uint64_t bytes) const noexcept {
+        const auto address = reinterpret_cast<std::uintptr_t>(at);
+        const std::size_t index = upper(address);
+        return (index > 0 && entries_[index - 1].end > address) ||
+               (index < entries_.size() && entries_[index].begin - address < bytes);
+    }
+    /// Calls f(entry, address, bytes) for each entry under the range, in order. Stops and returns false where nothing is mapped.
+    template <class F>
+    bool for_each(const void* at, std::uint64_t bytes, F&& f) {
+        auto address = reinterpret_cast<std::uintptr_t>(at);
+        Entry* entry = find(at);
+        while (true) {
+            if (entry == nullptr) { return false; }
+            const std::uint64_t here = std::min<std::uint64_t>(bytes, entry->end - address);
+            f(*entry, address, here);
+            bytes -= here;
+            if (bytes == 0) { return true; }
+            address += here;
+            const auto next = static_cast<std::size_t>(entry - entries_.data()) + 1;
+            entry = next < entries_.size() && entries_[next].begin == address ? &entries_[next] : nullptr;
+        }
+    }
+    void insert(const Entry& entry) {
+        entries_.insert(entries_.begin() + static_cast<std::ptrdiff_t>(upper(entry.begin)), entry);
+    }
+    /// Removes every entry that begins in [at, at + bytes).
+    void erase(const void* at, std::uint64_t bytes) {
+        const auto address = reinterpret_cast<std::uintptr_t>(at);
+        const auto begins_before = [](const Entry& entry, std::uintptr_t value) { return entry.begin < value; };
+        const auto first = std::lower_bound(entries_.begin(), entries_.end(), address, begins_before);
+        const auto last = std::lower_bound(first, entries_.end(), address + bytes, begins_before);
+        entries_.erase(first, last);
+        ++generation_;
+    }
+    /// Changes whenever a mapping ends.
+    [[nodiscard]] std::uint64_t generation() const noexcept { return generation_; }
+
+private:
+    static bool holds(const Entry& entry, std::uintptr_t address) noexcept {
+        return entry.begin <= address && address < entry.end;
+    }
+    /// The number of entries that begin at or before `address`.
+    [[nodiscard]] std::size_t upper(std::uintptr_t address) const noexcept {
+        const auto after =
+            std::upper_bound(entries_.begin(), entries_.end(), address,
+                             [](std::uintptr_t value, const Entry& entry) { return value < entry.begin; });
+        return static_cast<std::size_t>(after - entries_.begin());
+    }
+
+    std::vector<Entry> entries_;
+    std::size_t hint_ = 0;
+    std::uint64_t generation_ = 0;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -8,27 +8,65 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <thread>
 #include <vector>
 
 #include "residency/device/capture_gate.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/simulation/access.hpp"
-#include "residency/simulation/address_map.hpp"
 #include "residency/simulation/address_space.hpp"
 #include "residency/simulation/call_kind.hpp"
-#include "residency/simulation/captured_graph.hpp"
 #include "residency/simulation/checker.hpp"
 #include "residency/simulation/event_simulator.hpp"
-#include "residency/simulation/handle.hpp"
 #include "residency/simulation/handle_table.hpp"
 #include "residency/simulation/memory_pool.hpp"
-#include "residency/simulation/name_table.hpp"
 #include "residency/simulation/operation.hpp"
-#include "residency/simulation/operation_kind.hpp"
-#include "residency/simulation/vector_clock.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
+
+/// One call of a capture, which every launch of the graph makes again.
+struct CapturedCall {
+    OperationKind kind = OperationKind::kernel;
+    std::uint32_t lane = 0;     ///< the stream, numbered in the graph
+    std::uint32_t mark = 0;     ///< of a record or a wait: number of the point in the graph
+    std::uint32_t label = 0;    ///< number of the name
+    std::uint32_t group = 0;    ///< of a kernel: number of its group's name; 0: none
+    std::int64_t duration = 0;  ///< ns
+    Copy copy;
+    std::byte* fill_at = nullptr;
+    std::byte fill_value{};
+    std::uint64_t bytes = 0;
+    ByteRanges reads, writes;              ///< of a kernel
+    std::shared_ptr<KernelFunction> body;  ///< of a kernel
+    /// For a record of an event: the place and the generation of the event that each launch records; place 0: none.
+    std::uint32_t event = 0, event_generation = 0;
+};
+
+/// A capture under way. Its streams are the lanes of the graph to be; lane 0 is the stream that began the capture.
+struct CaptureState {
+    struct Mark {
+        VectorClock before;  ///< of lanes, in work calls
+    };
+    std::uint32_t number = 0;
+    std::thread::id owner;                 ///< the thread that began it
+    std::vector<std::uint32_t> streams;    ///< numbers, by lane
+    std::vector<VectorClock> clocks;       ///< by lane: what lies before its next call
+    std::vector<std::uint64_t> positions;  ///< work calls of the lanes
+    std::vector<CapturedCall> calls;
+    std::vector<Mark> marks;  ///< recorded points, by number
+    std::string invalid;      ///< why the capture is invalid; empty: it is valid
+};
+
+/// What was captured. Lane 0 runs on the stream of the launch, the other lanes on streams of the graph's own.
+struct GraphState {
+    std::vector<CapturedCall> calls;
+    std::vector<std::uint32_t> streams;  ///< numbers, by lane; the first is unused
+    std::vector<Marker*> marks;          ///< by number, during a launch; references
+    Marker* last = nullptr;              ///< the end of the latest launch; a reference
+    std::uint64_t generation = 0;        ///< of the address map when the ranges were checked last
+};
 
 /// A call of a simulated device is under way: its mutex is held.
 struct DeviceLock : std::unique_lock<std::mutex> {

@@ -15,9 +15,8 @@
 #include <utility>
 #include <vector>
 
-#include "residency/simulation/address_map.hpp"
-#include "residency/simulation/name_table.hpp"
-#include "residency/simulation/object_pool.hpp"
+#include "residency/simulation/address_space.hpp"
+#include "residency/simulation/handle_table.hpp"
 #include "residency/simulation/operation.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {

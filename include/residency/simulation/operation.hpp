@@ -10,9 +10,8 @@
 #include <vector>
 
 #include "residency/device/device.hpp"
+#include "residency/simulation/access.hpp"
 #include "residency/simulation/kernel.hpp"
-#include "residency/simulation/operation_kind.hpp"
-#include "residency/simulation/vector_clock.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 

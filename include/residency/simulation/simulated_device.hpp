@@ -15,14 +15,13 @@
 #include <vector>
 
 #include "residency/device/device.hpp"
-#include "residency/device/device_users.hpp"
 #include "residency/device/link.hpp"
+#include "residency/simulation/access.hpp"
 #include "residency/simulation/call_kind.hpp"
-#include "residency/simulation/handle.hpp"
+#include "residency/simulation/checker.hpp"
+#include "residency/simulation/handle_table.hpp"
 #include "residency/simulation/kernel.hpp"
 #include "residency/simulation/operation.hpp"
-#include "residency/simulation/operation_kind.hpp"
-#include "residency/simulation/report.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "residency/model/host_bytes.hpp"
-#include "residency/transport/joined_copies.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace transport {

@@ -15,11 +15,11 @@
 #include <vector>
 
 #include "residency/core/residency.hpp"
-#include "residency/evict/lru.hpp"
+#include "residency/evict/queues.hpp"
 #include "residency/interop/dlpack.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/pool/slab.hpp"
-#include "residency/prefetch/none.hpp"
+#include "residency/prefetch/prefetch_policy.hpp"
 #ifdef ON_CUDA
 #include "residency/device/cuda.hpp"
 #include "residency/interop/cuda_array_interface.hpp"

@@ -12,8 +12,7 @@
 #include "residency/budget/budget.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -11,7 +11,7 @@
 
 #include "residency/codec/bf16_tiles.hpp"
 #include "residency/codec/checksum.hpp"
-#include "residency/codec/identity.hpp"
+#include "residency/codec/codec.hpp"
 #include "residency/codec/packed_header.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/codec/tiers.hpp"
@@ -19,7 +19,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/dtype.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/core/chunk_loops.hpp"
+#include "residency/core/chunk_table.hpp"
 #include "residency/core/live_ranges.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

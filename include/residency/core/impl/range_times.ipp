@@ -13,7 +13,7 @@
 
 #include "residency/config.hpp"
 #include "residency/core/range_times.hpp"
-#include "residency/model/step_range.hpp"
+#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

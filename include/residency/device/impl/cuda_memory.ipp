@@ -15,7 +15,7 @@
 #include "residency/device/cuda.hpp"
 #include "residency/device/cuda_host_memory.hpp"
 #include "residency/device/cuda_state.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 // CudaDevice: device memory, pools, host memory.
 

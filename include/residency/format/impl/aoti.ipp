@@ -24,13 +24,12 @@
 #include "residency/format/model_file.hpp"
 #include "residency/format/open.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/format/text.hpp"
-#include "residency/format/torch_archive.hpp"
+#include "residency/format/torch.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/torch_pickle.hpp"
 #include "residency/format/view.hpp"
 #include "residency/format/zip.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

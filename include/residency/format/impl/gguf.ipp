@@ -26,13 +26,11 @@
 #include "residency/error.hpp"
 #include "residency/format/gguf.hpp"
 #include "residency/format/gguf_type.hpp"
-#include "residency/format/gguf_value.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/format/other_kinds.hpp"
 #include "residency/format/read_options.hpp"
-#include "residency/format/text.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

@@ -15,9 +15,8 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
-#include "residency/format/json_position.hpp"
 #include "residency/format/json_tree.hpp"
-#include "residency/format/text.hpp"
+#include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
@@ -142,6 +141,25 @@ RESIDENCY_INLINE std::optional<std::string_view> JsonTree::Value::string(std::st
 RESIDENCY_INLINE std::optional<bool> JsonTree::Value::boolean(std::string_view name) const {
     const auto member = find(name);
     return member ? member->boolean() : std::nullopt;
+}
+
+RESIDENCY_INLINE bool JsonHandler::parse_error(std::size_t, const std::string& last, const Json::exception& why) {
+    // The library's text: "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error …".
+    std::string_view text = why.what();
+    if (const std::size_t at = text.find("syntax error"); at != std::string_view::npos) { text.remove_prefix(at); }
+    if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) { text = text.substr(0, at); }
+    const auto says = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
+    if (says("unexpected end of input") || says("missing closing quote")) {
+        return fail(std::string{"not valid JSON, it has no end: "} + cut_off, std::to_string(place()) + " bytes",
+                    "at least " + std::to_string(place() + 1));
+    }
+    return fail("not valid JSON: " + residency::detail::shortened(text, 200),
+                last.empty() ? std::string{} : shown(last));
+}
+
+RESIDENCY_INLINE bool JsonHandler::fail(const std::string& what, std::string found, std::string expected) {
+    if (status_) { status_ = malformed(source_, place(), what, std::move(found), std::move(expected)); }
+    return false;
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail

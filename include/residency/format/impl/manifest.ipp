@@ -21,11 +21,9 @@
 #include "residency/format/manifest.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/format/safetensors_dtype.hpp"
-#include "residency/format/text.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/view.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

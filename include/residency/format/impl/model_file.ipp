@@ -16,11 +16,11 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
-#include "residency/format/text.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/catalog_builder.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

@@ -19,7 +19,6 @@
 #include "residency/format/executorch.hpp"
 #include "residency/format/folder.hpp"
 #include "residency/format/gguf.hpp"
-#include "residency/format/gguf_value.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/manifest.hpp"
@@ -29,10 +28,7 @@
 #include "residency/format/packed.hpp"
 #include "residency/format/read_options.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/format/shard_index.hpp"
-#include "residency/format/text.hpp"
 #include "residency/format/torch.hpp"
-#include "residency/format/torch_archive.hpp"
 #include "residency/format/zip.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {

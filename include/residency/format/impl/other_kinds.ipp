@@ -13,7 +13,6 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/other_kinds.hpp"
-#include "residency/format/text.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 

@@ -3,28 +3,30 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/format/folder.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/format/other_kinds.hpp"
 #include "residency/format/read_options.hpp"
-#include "residency/format/shard_index.hpp"
-#include "residency/format/text.hpp"
 #include "residency/format/torch.hpp"
-#include "residency/format/torch_archive.hpp"
 #include "residency/format/torch_pickle.hpp"
-#include "residency/format/torch_stream.hpp"
 #include "residency/format/torch_tree.hpp"
 #include "residency/format/view.hpp"
 #include "residency/format/zip.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
@@ -119,3 +121,162 @@ RESIDENCY_INLINE Result<ModelFile> try_read_torch(const std::string& path, const
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
+
+RESIDENCY_INLINE const ZipDirectory::Entry* TorchArchive::find_pickle(const ZipDirectory& zip) noexcept {
+    for (const auto& entry : zip.entries()) {
+        if (entry.name.ends_with(pickle_tail) && entry.name.find('/') == entry.name.size() - pickle_tail.size()) {
+            return &entry;
+        }
+    }
+    return nullptr;
+}
+
+RESIDENCY_INLINE Result<TorchArchive> TorchArchive::try_read(const Input& input, const ZipDirectory& zip,
+                                                             std::uint64_t begin, std::uint64_t longest_pickle) {
+    const ZipDirectory::Entry* entry = find_pickle(zip);
+    if (entry == nullptr) {
+        return unsupported(input.path(), begin, "a ZIP archive that torch.save did not write: it has no data.pkl");
+    }
+    TorchArchive archive{input, zip, entry->name.substr(0, entry->name.size() - pickle_tail.size() + 1)};
+    if (const auto* order = zip.find(archive.folder_ + "byteorder")) {
+        const auto range = zip.try_locate(input, *order);
+        if (!range) { return range.error(); }
+        const auto text = input.try_text(range->offset, (std::min)(range->bytes, std::uint64_t{16}));
+        if (!text) { return text.error(); }
+        if (*text != "little") {
+            return unsupported(input.path(), range->offset,
+                               "tensors of another byte order; load them with PyTorch and save them on this machine",
+                               shown(*text), "\"little\"");
+        }
+    }
+    const auto range = zip.try_locate(input, *entry);
+    if (!range) { return range.error(); }
+    if (range->bytes > longest_pickle) {
+        return malformed(input.path(), range->offset, "the pickle is too long", std::to_string(range->bytes) + " bytes",
+                         "at most " + std::to_string(longest_pickle));
+    }
+    auto text = input.try_text(range->offset, range->bytes);
+    if (!text) { return text.error(); }
+    archive.pickle_ = std::move(*text);
+    archive.pickle_offset_ = range->offset;
+    return archive;
+}
+
+RESIDENCY_INLINE Result<ZipDirectory::Range> TorchArchive::try_locate(const PickledStorage& storage) const {
+    const auto* record = zip_->find(folder_ + "data/" + storage.key);
+    if (record == nullptr) {
+        return malformed(input_->path(), pickle_offset_, "a tensor without its data", shown(storage.key));
+    }
+    auto data = zip_->try_locate(*input_, *record);
+    if (data && data->bytes != storage.bytes) {
+        return malformed(input_->path(), data->offset, "the data of a tensor have another size",
+                         std::to_string(data->bytes) + " bytes", std::to_string(storage.bytes));
+    }
+    return data;
+}
+
+/// The pickles that begin a text, one after another: fewer than `count` where it ends before.
+[[nodiscard]] inline Result<std::vector<TorchPickle>> read_pickles(std::string_view text, const std::string& source,
+                                                                   std::size_t count) {
+    std::vector<TorchPickle> pickles;
+    std::size_t at = 0;
+    while (pickles.size() < count) {
+        auto pickle = TorchPickle::try_read_first(text.substr(at), source, at);
+        if (!pickle) { return pickle.error(); }
+        if (!*pickle) { break; }
+        at += (*pickle)->bytes();
+        pickles.push_back(*std::move(*pickle));
+    }
+    return pickles;
+}
+
+RESIDENCY_INLINE Result<TorchStream> TorchStream::try_read(const Input& input, std::uint64_t longest_pickle) {
+    constexpr std::size_t magic_version_order_model_keys = 5;
+    const std::string& path = input.path();
+    // Nothing says how long the pickles are.
+    for (std::uint64_t window = std::uint64_t{1} << 16;; window *= 8) {
+        const std::uint64_t bytes = (std::min)({window, input.bytes(), longest_pickle});
+        const auto text = input.try_text(0, bytes);
+        if (!text) { return text.error(); }
+        auto pickles = read_pickles(*text, path, magic_version_order_model_keys);
+        if (!pickles) { return pickles.error(); }
+        if (pickles->size() < magic_version_order_model_keys) {
+            if (bytes == input.bytes()) {
+                return malformed(path, bytes, cut_off, std::to_string(bytes) + " bytes",
+                                 "at least " + std::to_string(bytes + 1));
+            }
+            if (bytes == longest_pickle) {
+                return malformed(path, 0, "the pickle is too long", "more than " + std::to_string(bytes) + " bytes");
+            }
+            continue;
+        }
+        constexpr std::uint64_t known_version = 1001;
+        const auto version = (*pickles)[1].count((*pickles)[1].top());
+        if (version != known_version) {
+            return unsupported(path, (*pickles)[0].bytes(), "an unknown version of the format before ZIP archives",
+                               version ? std::to_string(*version) : std::string{}, std::to_string(known_version));
+        }
+        for (const auto& [key, value] : (*pickles)[2].children((*pickles)[2].top())) {
+            const std::string* name = (*pickles)[2].text(key);
+            if (name != nullptr && *name == "little_endian" && (*pickles)[2].count(value) == 0U) {
+                return unsupported(
+                    path, (*pickles)[0].bytes() + (*pickles)[1].bytes(),
+                    "tensors of another byte order; load them with PyTorch and save them on this machine");
+            }
+        }
+        std::uint64_t at = 0;
+        for (const TorchPickle& each : *pickles) { at += each.bytes(); }
+        TorchStream stream{input, std::move((*pickles)[3])};
+        if (Status located = stream.locate_all((*pickles)[4], at); !located) { return located.error(); }
+        return stream;
+    }
+}
+
+RESIDENCY_INLINE Status TorchStream::locate_all(const TorchPickle& keys, std::uint64_t at) {
+    constexpr std::uint64_t count_bytes = 8;
+    const auto storages = pickle_.storages();
+    if (!storages) { return storages.error(); }
+    std::vector<const PickledStorage*> in_order;
+    std::optional<std::uint64_t> end = at;
+    for (const auto& child : keys.children(keys.top())) {
+        const std::string* key = keys.text(child.value);
+        const auto found = key != nullptr ? storages->find(*key) : storages->end();
+        if (found == storages->end()) { return keys.broken("a key of a storage that no tensor has"); }
+        in_order.push_back(&found->second);
+        end = end ? residency::detail::checked_add(*end, count_bytes) : end;
+        end = end ? residency::detail::checked_add(*end, found->second.bytes) : end;
+    }
+    if (!end || *end > input_->bytes()) {
+        return malformed(input_->path(), input_->bytes(), cut_off, std::to_string(input_->bytes()) + " bytes",
+                         end ? std::to_string(*end) : "more than 64 bits can count");
+    }
+    for (const PickledStorage* each : in_order) {
+        std::array<std::byte, count_bytes> raw{};
+        if (Status read = input_->try_read(at, raw); !read) { return read; }
+        std::uint64_t elements = 0;
+        for (std::size_t i = raw.size(); i-- > 0;) {
+            elements = elements << 8 | std::to_integer<std::uint64_t>(raw[i]);
+        }
+        if (elements != each->elements) {
+            return malformed(input_->path(), at, "the storage " + shown(each->key) + " has another size",
+                             std::to_string(elements) + " elements", std::to_string(each->elements));
+        }
+        if (!storages_.try_emplace(each->key, ZipDirectory::Range{at + count_bytes, each->bytes}).second) {
+            return malformed(input_->path(), at, "the storage " + shown(each->key) + " is given twice");
+        }
+        at += count_bytes + each->bytes;
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Result<ZipDirectory::Range> TorchStream::try_locate(const PickledStorage& storage) const {
+    const auto found = storages_.find(storage.key);
+    if (found == storages_.end()) {
+        return malformed(input_->path(), 0, "a tensor without its data", shown(storage.key));
+    }
+    return found->second;
+}
+
+}}}}  // namespace residency::RESIDENCY_ABI::format::detail

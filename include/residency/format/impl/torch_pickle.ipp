@@ -14,10 +14,10 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/format/text.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/torch_pickle.hpp"
-#include "residency/model/checked.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 

@@ -15,7 +15,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/format/text.hpp"
+#include "residency/format/input.hpp"
 #include "residency/format/torch_pickle.hpp"
 #include "residency/format/torch_tree.hpp"
 

@@ -18,7 +18,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/host/weight_file.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stat_identity.hpp"
 #include "residency/model/storage.hpp"

@@ -15,7 +15,7 @@
 
 #include "residency/host/loading.hpp"
 #include "residency/impl/c/model.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/planned.hpp"
 #include "residency/transport/staged.hpp"
 

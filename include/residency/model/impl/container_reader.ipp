@@ -10,10 +10,9 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/stable_hash.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

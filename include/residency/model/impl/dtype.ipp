@@ -8,9 +8,8 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/model/checked.hpp"
 #include "residency/model/dtype.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -19,7 +19,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/file.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {

@@ -12,7 +12,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/host_bytes.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

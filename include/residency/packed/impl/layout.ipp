@@ -14,7 +14,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/plan/bounds.hpp"
@@ -23,7 +23,7 @@
 #include "residency/plan/options.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/pool/rounding.hpp"
+#include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 

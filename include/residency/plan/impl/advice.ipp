@@ -11,7 +11,6 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/model/in_bytes.hpp"
 #include "residency/model/number.hpp"
 #include "residency/plan/advice.hpp"
 #include "residency/plan/bounds.hpp"

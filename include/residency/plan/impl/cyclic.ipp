@@ -13,7 +13,6 @@
 #include "residency/model/sort.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/cyclic.hpp"
-#include "residency/plan/finalize_times.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/options.hpp"

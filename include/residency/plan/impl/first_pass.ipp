@@ -11,8 +11,8 @@
 
 #include "residency/config.hpp"
 #include "residency/plan/first_pass.hpp"
-#include "residency/plan/link.hpp"
 #include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -14,7 +14,7 @@
 #include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/container_writer.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/plan.hpp"

@@ -16,9 +16,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_evaluator.hpp"
-#include "residency/plan/ring_neighbourhood.hpp"
 #include "residency/plan/ring_problem.hpp"
-#include "residency/plan/ring_target.hpp"
 #include "residency/plan/token_ring.hpp"
 #include "residency/plan/tuning.hpp"
 

@@ -11,7 +11,7 @@
 #include <thread>
 #include <utility>
 
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
 

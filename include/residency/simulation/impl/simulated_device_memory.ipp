@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstring>
 
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 #include "residency/simulation/device_state.hpp"
 #include "residency/simulation/simulated_device.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "residency/config.hpp"
-#include "residency/core/speculation_stats.hpp"
+#include "residency/core/speculation.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

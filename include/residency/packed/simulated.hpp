@@ -74,4 +74,44 @@ private:
     double bytes_per_second_;
 };
 
+/// Unpacks on the simulated device: a kernel that takes 3 µs and the raw bytes over a rate. Its body unpacks and checks on the host; a
+/// part that was changed becomes 0xDB.
+class SimulatedUnpacker final : public Unpacker<SimulatedDevice> {
+public:
+    /// `bytes_per_second`: of raw bytes.
+    explicit SimulatedUnpacker(double bytes_per_second = 1.3e12) noexcept : bytes_per_second_{bytes_per_second} {}
+
+    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return codec::tiers::is_tiers(form); }
+    /// As Unpacker says.
+    [[nodiscard]] Status enqueue(SimulatedDevice& device, std::span<const codec::UnpackTask> tasks,
+                                 std::span<const PackedPart> parts, const codec::UnpackTask*,
+                                 SimulatedDevice::Stream stream) const override {
+        SimulatedDevice::Kernel kernel;
+        kernel.name = "unpack";
+        std::vector<simulation::ByteRange> reads, writes;
+        std::uint64_t bytes = 0;
+        for (std::size_t i = 0; i < tasks.size(); ++i) {
+            reads.push_back({tasks[i].packed, parts[i].packed_bytes});
+            writes.push_back({tasks[i].raw, parts[i].raw_bytes});
+            bytes += parts[i].raw_bytes;
+        }
+        kernel.reads = reads;
+        kernel.writes = writes;
+        kernel.duration = std::chrono::nanoseconds{
+            3000 + static_cast<std::int64_t>(static_cast<double>(bytes) / bytes_per_second_ * 1e9)};
+        kernel.body = [tasks = std::vector(tasks.begin(), tasks.end()),
+                       parts = std::vector(parts.begin(), parts.end())] {
+            for (std::size_t i = 0; i < tasks.size(); ++i) {
+                const std::span packed{tasks[i].packed, static_cast<std::size_t>(parts[i].packed_bytes)};
+                const std::span raw{tasks[i].raw, static_cast<std::size_t>(parts[i].raw_bytes)};
+                if (!codec::unpack_part(parts[i], packed, raw)) { std::memset(raw.data(), 0xDB, raw.size()); }
+            }
+        };
+        return device.launch(stream, std::move(kernel));
+    }
+
+private:
+    double bytes_per_second_;
+};
+
 }}  // namespace residency::RESIDENCY_ABI

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <sys/resource.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cstddef>
@@ -15,9 +14,8 @@
 #include <system_error>
 
 #include "residency/config.hpp"
-#include "residency/host/memory_limits.hpp"
-#include "residency/model/checked.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/host/tier.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 

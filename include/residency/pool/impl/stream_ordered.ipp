@@ -7,8 +7,8 @@
 #include <span>
 
 #include "residency/config.hpp"
-#include "residency/pool/rounding.hpp"
-#include "residency/pool/segment_bytes.hpp"
+#include "residency/pool/memory_pool.hpp"
+#include "residency/pool/stream_ordered.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 

@@ -6,12 +6,12 @@
 #include <cstdint>
 #include <string>
 
-#include "residency/broker/total.hpp"
+#include "residency/broker/broker.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
-#include "residency/model/in_bytes.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 

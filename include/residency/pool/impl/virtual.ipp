@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/pool/kept_slots.hpp"
+#include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
