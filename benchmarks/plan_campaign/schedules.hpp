@@ -232,6 +232,90 @@ inline plan::Problem wide_problem(std::uint64_t seed) {
 }
 inline constexpr std::uint64_t wide_problems = 300;
 
+/// 3–12 steps of one to three storages of 4 KB to 400 MB each, the same number of them in each decade; from what the widest step needs to
+/// 0.95 of all fits. Steps take 0.03 to 3 of the copies, in proportion to their bytes or with a random factor.
+inline plan::Problem short_problem(std::uint64_t seed) {
+    std::mt19937_64 engine{seed};
+    const auto uniform01 = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
+    plan::Problem problem;
+    const auto steps = 3 + engine() % 10;
+    const bool by_bytes = engine() % 2 == 0;
+    double all = 0, widest = 0;
+    for (std::uint64_t i = 0; i < steps; ++i) {
+        std::vector<double> bytes;
+        double sum = 0;
+        for (std::uint64_t k = engine() % 3 == 0 ? 1 + engine() % 3 : 1; k > 0; --k) {
+            bytes.push_back(4e3 * std::pow(1e5, uniform01()));
+            sum += bytes.back();
+        }
+        add_step(problem, bytes, by_bytes ? sum : std::exp(3 * uniform01()));
+        all += sum;
+        widest = std::max(widest, sum);
+    }
+    scale_compute(problem, 0.03 * std::pow(100, uniform01()));
+    const double least = widest + 4 * static_cast<double>(problem.chunk_bytes);
+    problem.budget_bytes = static_cast<std::uint64_t>(least + std::max(0.0, 0.95 * all - least) * uniform01());
+    return problem;
+}
+inline constexpr std::uint64_t short_problems = 300;
+
+/// A schedule and where copies read its storages.
+struct WithSources {
+    plan::Problem problem;
+    std::vector<std::uint64_t> source_offsets;  // bytes, by storage
+};
+
+/// For graphs, whose copy nodes cost more than another image: 30–150 steps of one matrix of 128 KB to 8 MB and up to eight vectors of 1 to
+/// 32 KB. A file holds the tensors in the order of use, all vectors before the matrices, or in the order of their names; 0.3 to 0.95 of all
+/// fits.
+inline WithSources many_tensors(std::uint64_t seed) {
+    std::mt19937_64 engine{seed};
+    const auto uniform01 = [&] { return static_cast<double>(engine() >> 11) * 0x1p-53; };
+    WithSources result;
+    plan::Problem& problem = result.problem;
+    const auto steps = 30 + engine() % 121, vectors = 1 + engine() % 8;
+    const auto blocks = [&](double least, double most) {  // of 1 KB
+        return std::floor(least * std::pow(most / least, uniform01())) * 1024;
+    };
+    for (std::uint64_t i = 0; i < steps; ++i) {
+        std::vector<double> bytes{blocks(128, 8192)};
+        for (std::uint64_t k = engine() % (vectors + 1); k > 0; --k) { bytes.push_back(blocks(1, 32)); }
+        add_step(problem, bytes, bytes[0]);
+    }
+    constexpr double of_copies[] = {0.05, 0.2, 0.5, 1};
+    scale_compute(problem, of_copies[engine() % 4]);
+    std::vector<std::pair<std::uint64_t, std::uint32_t>> order;  // rank and storage
+    const auto kind = engine() % 3;
+    std::uint64_t all = 0;
+    for (std::uint32_t s = 0; s < problem.storages(); ++s) {
+        const bool is_matrix = problem.storage_bytes[s] >= 128 * 1024;
+        order.emplace_back(kind == 0 ? 0 : kind == 1 ? (is_matrix ? 1 : 0) : engine(), s);
+        all += problem.storage_bytes[s];
+    }
+    std::sort(order.begin(), order.end());
+    result.source_offsets.resize(problem.storages());
+    std::uint64_t at = 0;
+    for (const auto& [rank, s] : order) {
+        result.source_offsets[s] = at;
+        at += problem.storage_bytes[s];
+    }
+    problem.budget_bytes = static_cast<std::uint64_t>(static_cast<double>(all) * (0.3 + 0.65 * uniform01()));
+    return result;
+}
+inline constexpr std::uint64_t many_tensors_problems = 150;
+
+/// The same work on another day: the link and the steps 10 % faster to 10 % slower. Even seeds change all steps alike, odd ones each step
+/// by itself.
+inline plan::Problem perturbed(plan::Problem problem, std::uint64_t seed) {
+    std::mt19937_64 engine{seed};
+    const auto factor = [&] { return 0.9 + 0.2 * static_cast<double>(engine() >> 11) * 0x1p-53; };
+    problem.link.bytes_per_second *= factor();
+    const double of_all = factor();
+    for (double& seconds : problem.compute_seconds) { seconds *= seed % 2 == 0 ? of_all : factor(); }
+    return problem;
+}
+inline constexpr std::uint64_t perturbed_passes = 10;
+
 inline std::vector<Shape> named_shapes() {
     return {uniform(60, 100e6),
             uniform(120, 48e6),
