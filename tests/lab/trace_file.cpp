@@ -184,7 +184,7 @@ TEST_CASE("files that are not there, and storages that there are not") {
 TEST_CASE("a trace of a catalog has its storages, layers and hash") {
     const test::TemporaryFolder folder;
     CatalogBuilder builder;
-    for (const std::uint64_t bytes : {10, 20, 30}) { builder.add("w" + std::to_string(bytes), dtype::u8, {bytes}); }
+    for (const std::uint64_t bytes : {10U, 20U, 30U}) { builder.add("w" + std::to_string(bytes), dtype::u8, {bytes}); }
     const Catalog catalog = *builder.try_build();
     const std::vector<std::uint32_t> layers{0, 0, 1};
     auto writer = TraceWriter::try_open(folder.path("t"), catalog, layers);
