@@ -44,9 +44,6 @@ inline constexpr double held_shares[] = {0.75, 0.5, 0};
 inline constexpr double held_far_share = 1.0 / 8;
 inline constexpr double held_others_share = 1.0 / 16;
 
-// ---- interval ring
-inline constexpr double interval_ring_floors = 2;
-
 // ---- plans that bear slower steps
 inline constexpr double slower_steps = 1.05;
 inline constexpr double planned_slower_steps = 1.08;
@@ -65,22 +62,6 @@ inline constexpr ByEffort<double> slower_link_most{0.9, 0.97};
 inline constexpr double slower_link_least = 0.75;
 inline constexpr double slower_link_margin = 1.1;
 inline constexpr double slower_link_loss = 3e-4;
-
-// ---- budget left unused
-inline constexpr std::uint32_t unused_steps = 12;
-inline constexpr std::uint32_t unused_storages = 16;
-inline constexpr std::uint32_t unused_small_steps = 6;
-inline constexpr std::uint64_t unused_small_chunks = 1024;
-inline constexpr double unused_above = 5e-3;
-inline constexpr std::uint64_t unused_storages_most = 2;
-inline constexpr std::uint64_t unused_first_part = 128;
-inline constexpr std::uint64_t unused_step_part = 4;
-inline constexpr std::uint64_t unused_step_part_small = 16;
-inline constexpr std::uint64_t unused_work = 4000000;
-inline constexpr std::uint64_t unused_assembly_work = 20;
-inline constexpr std::size_t unused_choices = 2;
-inline constexpr double unused_promising = 0.995;
-inline constexpr double unused_promising_small = 1.02;
 
 // ---- a part of the widest step kept
 inline constexpr double part_kept_above = 0.03;

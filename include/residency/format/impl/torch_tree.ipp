@@ -198,7 +198,7 @@ RESIDENCY_INLINE auto TorchTree::follow(std::string_view key) const -> std::opti
 
 RESIDENCY_INLINE auto TorchTree::choose(const std::string& key) const -> Result<std::vector<Choice>> {
     const Id top = pickle_->top();
-    const auto found = candidates();
+    auto found = candidates();
     if (found.empty()) {
         const bool is_empty = pickle_->is_dictionary(top) && pickle_->children(top).empty();
         if (is_empty && key.empty()) { return std::vector<Choice>{{".", {top}, false}}; }

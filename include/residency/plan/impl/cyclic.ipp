@@ -146,15 +146,14 @@ inline std::optional<RingAssignment> resized_ring(const RoundsOfFewSlots& rounds
 // The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
 // than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine. `share`: of what it may look at.
 // `known_seconds`: of a plan that is known.
-inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                          const Options& options, double bound_seconds, std::uint64_t& work, double share = 1,
+inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
+                          double bound_seconds, std::uint64_t& work, double share = 1,
                           double known_seconds = RingEvaluator::impossible) {
     PlanData best;
     bool found = false;
     const auto consider = [&](const RingAssignment& assignment) {
         PlanData data = assemble(problem, image, assignment, options.captured);
         finalize_times(data, problem);
-        work += tuning::unused_assembly_work * image.chunks();
         if (!found || is_better(data, best)) { best = std::move(data); }
         found = true;
     };
@@ -184,15 +183,6 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
             }
             work += other.work();
         }
-        if (!solution.found ||
-            static_cast<double>(budget) <= tuning::interval_ring_floors * static_cast<double>(floor)) {
-            std::uint64_t held = 0;
-            for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
-            RingAssignment assignment;
-            if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) {
-                consider(assignment);
-            }
-        }
     }
     if (release_problem && release.seconds <= known_seconds * (1 + tuning::release_known_within)) {
         ReleaseSearch search{*release_problem, {options.effort, bound_seconds, share}};
@@ -208,14 +198,21 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         const double most_seconds = best.predicted_seconds * (1 - tuning::resize_least_gain);
         if (const auto assignment = resized_ring(rounds, config, most_seconds, work)) { consider(*assignment); }
     }
+    if (!found) {  // the first choice leaves what intervals of steps need
+        const std::vector<bool>& hold = choices.front();
+        std::uint64_t held = 0;
+        for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
+        RingAssignment assignment;
+        if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) { consider(assignment); }
+    }
     return best;
 }
 
 // Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and copies
 // take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps that
 // are 8 % longer costs little: the best with steps as measured and 5 % longer, together. Preconditions as of best_ring.
-inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
-                             const Options& options, double bound_seconds) {
+inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
+                             double bound_seconds) {
     std::uint64_t work = 0;
     const auto with_steps = [&](double factor) {
         Problem slower = problem;
@@ -228,7 +225,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
     const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
         Options with = options;
         with.effort = effort;
-        PlanData made = best_ring(planned, image, budget, floor, with, bound_seconds, work, share);
+        PlanData made = best_ring(planned, image, budget, with, bound_seconds, work, share);
         finalize_times(made, problem);
         const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
         if (seconds < least) { plan = std::move(made); }
@@ -253,7 +250,7 @@ inline PlanData lasting_ring(const Problem& problem, const Image& image, std::ui
 }
 
 // Everything, where it fits; else the ring for these steps and this link. Preconditions as of best_ring.
-inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget, std::uint64_t floor,
+inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget,
                                  const Options& options, double bound_seconds, double known_seconds) {
     std::uint64_t work = 0;
     if (image.filled_chunks() <= budget) {
@@ -273,7 +270,7 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
         quick.effort = Effort::quick;
         const double limit = bound_seconds * (1 + tuning::slower_link_loss);
         if (exact_bound(slower, budget * image.chunk_bytes, tuning::flow_bound_steps(Effort::quick)) <= limit) {
-            PlanData plan = best_ring(slower, image, budget, floor, quick, bound_seconds, work);
+            PlanData plan = best_ring(slower, image, budget, quick, bound_seconds, work);
             if (plan.predicted_seconds <= limit) {
                 finalize_times(plan, problem);
                 return plan;
@@ -281,66 +278,8 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
         }
     }
     return used > tuning::slower_steps_from && used < tuning::slower_steps_to
-               ? lasting_ring(problem, image, budget, floor, options, bound_seconds)
-               : best_ring(problem, image, budget, floor, options, bound_seconds, work, 1, known_seconds);
-}
-
-/// A ring that leaves some of the budget unused.
-struct UnusedChoice {
-    double seconds = 0;
-    std::uint64_t unused = 0;  // chunks
-    PlanData data;             // of the thorough search, where that was made
-};
-
-// Of few wide storages not every number of chunks makes a good ring: with some of the budget left unused, up to two storages of it,
-// it may be faster. Replaces `best` where that is so. `options` are for a thorough search.
-inline void leave_unused(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
-                         std::uint64_t floor, const Options& options, double bound_seconds) {
-    const std::uint64_t widest = *std::max_element(problem.storage_bytes.begin(), problem.storage_bytes.end());
-    const std::uint64_t most =
-        (std::min)(budget - floor, tuning::unused_storages_most * (widest / image.chunk_bytes + 1));
-    const bool is_small = problem.steps() <= tuning::unused_small_steps && budget < tuning::unused_small_chunks;
-    Options search = options;
-    search.present.clear();
-    if (!is_small) { search.effort = Effort::quick; }
-    const auto is_close = [&](const PlanData& data) {
-        return data.predicted_seconds <= bound_seconds * (1 + tuning::unused_above);
-    };
-    // The thorough search of a choice, where the first one was that.
-    const bool is_thorough = is_small && !tells_of(options, image);
-    std::vector<UnusedChoice> choices;
-    std::uint64_t work = 0;
-    for (std::uint64_t unused = (std::max<std::uint64_t>)(most / tuning::unused_first_part, 1);
-         unused <= most && work < tuning::unused_work;
-         unused +=
-         (std::max<std::uint64_t>)(unused / (is_small ? tuning::unused_step_part_small : tuning::unused_step_part),
-                                   1)) {
-        PlanData data = best_ring(problem, image, budget - unused, floor, search, bound_seconds, work);
-        const bool ends = is_close(data);
-        UnusedChoice& choice = choices.emplace_back();
-        choice.seconds = data.predicted_seconds;
-        choice.unused = unused;
-        if (is_thorough) { choice.data = std::move(data); }
-        if (ends) { break; }
-    }
-    std::sort(choices.begin(), choices.end(), [](const UnusedChoice& a, const UnusedChoice& b) {
-        return a.seconds != b.seconds ? a.seconds < b.seconds : a.unused < b.unused;
-    });
-    // A plan that is close to what memory holds gives way for more than a little only.
-    const double limit = best.predicted_seconds * (tells_of(options, image) ? 1 - tuning::refetch_loss : 1.0);
-    for (std::size_t c = 0; c < choices.size() && c < tuning::unused_choices && !is_close(best); ++c) {
-        if (choices[c].seconds >
-            best.predicted_seconds * (is_small ? tuning::unused_promising_small : tuning::unused_promising)) {
-            break;
-        }
-        PlanData data;
-        if (is_thorough) {
-            data = std::move(choices[c].data);
-        } else {
-            data = best_ring(problem, image, budget - choices[c].unused, floor, options, bound_seconds, work);
-        }
-        if (data.predicted_seconds < limit && is_better(data, best)) { best = std::move(data); }
-    }
+               ? lasting_ring(problem, image, budget, options, bound_seconds)
+               : best_ring(problem, image, budget, options, bound_seconds, work, 1, known_seconds);
 }
 
 // The image with the last chunks of a cell kept, all but `free` of them.
@@ -370,40 +309,31 @@ inline void keep_part_of_widest(PlanData& best, const Problem& problem, const Im
     Options quick = options;
     quick.effort = Effort::quick;
     PlanData fastest;
-    Image chosen;  // the one that it is for, and its floor
-    std::uint64_t chosen_floor = 0;
+    Image chosen;  // the one that it is for
     bool found = false;
     std::uint64_t work = 0;
     for (std::uint32_t free = 1; free < chunks && work < tuning::part_kept_work; free *= 2) {
         Image kept = with_part_kept(image, widest, free);
-        const std::uint64_t floor = floor_chunks(kept, problem.steps()).chunks;
-        if (floor > budget) { continue; }
-        PlanData data = best_ring(problem, kept, budget, floor, quick, bound_seconds, work);
+        if (floor_chunks(kept, problem.steps()).chunks > budget) { continue; }
+        PlanData data = best_ring(problem, kept, budget, quick, bound_seconds, work);
         if (found && !is_better(data, fastest)) { continue; }
         fastest = std::move(data);
         chosen = std::move(kept);
-        chosen_floor = floor;
         found = true;
     }
     if (!found || fastest.predicted_seconds > best.predicted_seconds) { return; }
-    PlanData thorough = best_ring(problem, chosen, budget, chosen_floor, options, bound_seconds, work);
+    PlanData thorough = best_ring(problem, chosen, budget, options, bound_seconds, work);
     if (is_better(thorough, fastest)) { fastest = std::move(thorough); }
     const double limit = best.predicted_seconds * (tells_of(options, image) ? 1 - tuning::refetch_loss : 1.0);
     if (fastest.predicted_seconds < limit && is_better(fastest, best)) { best = std::move(fastest); }
 }
 
-// Of few chunks, what streams through one ring is a coarse choice: looks for slots of each chunk alone, from those of `best` and of an
-// interval ring. Replaces `best` where that is faster.
+// Of few chunks, what streams through one ring is a coarse choice: looks for slots of each chunk alone, from those of `best`. Replaces `best`
+// where that is faster.
 inline void choose_slots(PlanData& best, const Problem& problem, const Image& image, std::uint64_t budget,
                          const Options& options, double bound_seconds) {
     SlotSearch search{problem, image, budget, {options.effort, options.captured, bound_seconds}};
     search.start(best.chunk_slot);
-    std::vector<bool> kept(image.cells.size());
-    for (std::size_t c = 0; c < kept.size(); ++c) { kept[c] = image.cells[c].keep; }
-    RingAssignment ring;
-    if (interval_ring(image, kept, static_cast<std::uint32_t>(budget - image.kept_chunks()), ring)) {
-        search.start(assemble(problem, image, ring, options.captured).chunk_slot);
-    }
     search.search();
     if (search.seconds() >= best.predicted_seconds) { return; }
     PlanData data = assemble(problem, image, search.assignment(), options.captured);
@@ -412,21 +342,15 @@ inline void choose_slots(PlanData& best, const Problem& problem, const Image& im
 }
 
 RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                      std::uint64_t floor, const Options& options, double bound_seconds,
-                                      double known_seconds) {
-    PlanData best = resident_or_ring(problem, image, budget, floor, options, bound_seconds, known_seconds);
+                                      const Options& options, double bound_seconds, double known_seconds) {
+    PlanData best = resident_or_ring(problem, image, budget, options, bound_seconds, known_seconds);
     if (tells_of(options, image)) {  // which may cost 0.1 %
         Options alone = options;
         alone.present.clear();
-        PlanData fastest = resident_or_ring(problem, image, budget, floor, alone, bound_seconds, known_seconds);
+        PlanData fastest = resident_or_ring(problem, image, budget, alone, bound_seconds, known_seconds);
         if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
             best = std::move(fastest);
         }
-    }
-    if (problem.steps() <= tuning::unused_steps && problem.storages() <= tuning::unused_storages &&
-        options.effort == Effort::full && image.filled_chunks() > budget &&
-        best.predicted_seconds > bound_seconds * (1 + tuning::unused_above)) {
-        leave_unused(best, problem, image, budget, floor, options, bound_seconds);
     }
     if (options.effort == Effort::full && image.filled_chunks() > budget &&
         best.predicted_seconds > bound_seconds * (1 + tuning::part_kept_above)) {
@@ -439,7 +363,7 @@ RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image
             // A plan that is close to what memory holds gives way for more than a little only.
             Options alone = options;
             alone.present.clear();
-            PlanData fastest = cyclic_plan(problem, image, budget, floor, alone, bound_seconds, known_seconds);
+            PlanData fastest = cyclic_plan(problem, image, budget, alone, bound_seconds, known_seconds);
             if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
                 best = std::move(fastest);
             }

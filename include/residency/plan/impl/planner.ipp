@@ -103,15 +103,14 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
             if ((images[k].offsets == options.present_offsets) == is_present) { in_order.push_back(k); }
         }
     }
-    const auto consider = [&](const Image& image, std::uint64_t floor_of_image) {
+    const auto consider = [&](const Image& image) {
         if (std::any_of(planned.begin(), planned.end(),
                         [&](const Image* other) { return other->offsets == image.offsets; })) {
             return;
         }
         const double known_seconds = is_found() ? best.predicted_seconds : RingEvaluator::impossible;
-        PlanData data = problem.cyclic
-                            ? cyclic_plan(problem, image, budget, floor_of_image, options, least_seconds, known_seconds)
-                            : one_shot_plan(problem, image, budget, options);
+        PlanData data = problem.cyclic ? cyclic_plan(problem, image, budget, options, least_seconds, known_seconds)
+                                       : one_shot_plan(problem, image, budget, options);
         const double of_calls = data.predicted_seconds;
         count_nodes(data, problem, options);
         if (!is_found() || is_better(data, best)) {
@@ -140,12 +139,11 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
                               : order == ImageOrder::sequence ? !is_near || saves
                               : order == ImageOrder::packed   ? saves
                                                               : true;
-        if (!is_found() || is_worth || loses_to_nodes()) { consider(images[k], floors[k].chunks); }
+        if (!is_found() || is_worth || loses_to_nodes()) { consider(images[k]); }
     }
     if (loses_to_nodes() && problem.image_offsets.empty()) {
         const Image image = lay_out_as_sources(problem, options.source_offsets);
-        const FloorChunks needed = floor_chunks(image, problem.steps());
-        if (needed.chunks <= budget) { consider(image, needed.chunks); }
+        if (floor_chunks(image, problem.steps()).chunks <= budget) { consider(image); }
     }
     best.floor_bytes = floor.chunks * g;
     keep_bounds(best, bounds);

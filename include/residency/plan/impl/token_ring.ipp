@@ -68,12 +68,15 @@ RESIDENCY_INLINE std::vector<TokenRing::Choice> TokenRing::coarse_grid() {
         const std::uint32_t slots = problem_.slots_for(static_cast<std::uint32_t>(rounds));
         if (slots == last_slots || !problem_.fits(slots)) { continue; }
         last_slots = slots;
+        const std::size_t before = seeds.size();
         for (const double chunks : tuning::grid_piece_chunks) {
             attempt({slots, detail::blocks_for(slots, chunks), 1, 2}, seeds);
         }
         for (const double factor : tuning::grid_piece_factors) {
             attempt({slots, detail::blocks_for(slots, factor * piece), 1, 2}, seeds);
         }
+        // Where the relaxation has no such ring, steps stream in proportion to what they may.
+        if (seeds.size() == before) { attempt({slots, detail::blocks_for(slots, piece), target_kinds - 1, 2}, seeds); }
     }
     residency::detail::sort(seeds);
     return seeds;
