@@ -24,7 +24,9 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 /// What tells the weights of two catalogs apart: a hash of each name, and of each type, shape, place and storage. In their order.
 struct CatalogOutline {
-    std::vector<std::uint64_t> names, rest;
+    std::vector<std::uint64_t> names;  ///< of each weight's name
+    std::vector<std::uint64_t> rest;   ///< of the other things, by weight
+    /// Whether all are the same.
     friend bool operator==(const CatalogOutline&, const CatalogOutline&) = default;
 };
 

@@ -25,9 +25,10 @@ public:
     /// `bytes_per_second`: of raw bytes.
     explicit SimulatedPacker(double bytes_per_second = 1e11) noexcept : bytes_per_second_{bytes_per_second} {}
 
+    /// As Packer says.
+    /// @{
     [[nodiscard]] bool takes(PackedForm form) const noexcept override { return codec::tiers::is_tiers(form); }
     [[nodiscard]] std::uint64_t workspace_bytes(std::size_t) const noexcept override { return 0; }
-    /// As Packer says.
     [[nodiscard]] Status enqueue(SimulatedDevice& device, const PackBatch& batch,
                                  SimulatedDevice::Stream stream) const override {
         SimulatedDevice::Kernel kernel;
@@ -69,6 +70,7 @@ public:
         };
         return device.launch(stream, std::move(kernel));
     }
+    /// @}
 
 private:
     double bytes_per_second_;
@@ -81,8 +83,9 @@ public:
     /// `bytes_per_second`: of raw bytes.
     explicit SimulatedUnpacker(double bytes_per_second = 1.3e12) noexcept : bytes_per_second_{bytes_per_second} {}
 
-    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return codec::tiers::is_tiers(form); }
     /// As Unpacker says.
+    /// @{
+    [[nodiscard]] bool takes(PackedForm form) const noexcept override { return codec::tiers::is_tiers(form); }
     [[nodiscard]] Status enqueue(SimulatedDevice& device, std::span<const codec::UnpackTask> tasks,
                                  std::span<const PackedPart> parts, const codec::UnpackTask*,
                                  SimulatedDevice::Stream stream) const override {
@@ -109,6 +112,7 @@ public:
         };
         return device.launch(stream, std::move(kernel));
     }
+    /// @}
 
 private:
     double bytes_per_second_;
