@@ -2,10 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// What most programs with a GPU need and that needs the standard library only. Not in here:
+// What most programs need, as far as the standard library is enough. Not in here:
 // residency/device/cuda.hpp (the CUDA runtime), residency/simulation/simulated_device.hpp (a device without a GPU, by POSIX),
 // residency/format/… (model files), residency/host/loading.hpp and residency/transport/staged.hpp (weights from files, by POSIX),
-// residency/planned.hpp (the preset Planned, with the planner), residency/broker/broker.hpp (one total for several models), residency/plan/advice.hpp (what a budget would cost),
+// residency/planned.hpp (the preset Planned, with the planner), residency/packed.hpp and residency/packed_experts.hpp (packed weights),
+// residency/broker/broker.hpp (one total for several models), residency/plan/advice.hpp (what a budget would cost),
 // residency/interop/….
 
 #include "residency/budget/budget.hpp"

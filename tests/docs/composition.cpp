@@ -99,8 +99,8 @@ TEST_CASE("docs/composition.md: whether it will help, before anything runs") {
     const InOrder weights{model.gpu, model.catalog, {.budget = Budget::parse("50%"), .schedule = model.schedule}};
 
     const plan::Plan& plan = weights.plan();
-    const double least = plan.bound_seconds();         // no plan of copies is faster
-    const double foretold = plan.predicted_seconds();  // what this one takes
+    const double least = plan.bound_seconds();          // no plan of copies is faster
+    const double predicted = plan.predicted_seconds();  // what this one takes
     CHECK(least > 0);
-    CHECK(foretold >= least);
+    CHECK(predicted >= least);
 }

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Weights as views and arrays of other libraries, by description: what a GPU is needed for is in tests/gpu/connect.cu.
+// Weights as views and arrays of other libraries, by description: what a GPU is needed for is in tests/gpu/connect.cpp.
 #include <doctest/doctest.h>
 
 #include <cstddef>

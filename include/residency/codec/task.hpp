@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What a device is given to pack and to unpack.
+
 #include <cstddef>
 #include <cstdint>
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// The link: its rate measured by bursts, and watched in the copies of passes.
+
 #include <algorithm>
 #include <array>
 #include <chrono>

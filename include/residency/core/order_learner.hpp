@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What is learned of the schedule: its order, and where passes end.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

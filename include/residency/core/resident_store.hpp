@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Weights that are placed resident, and the chunks of a plan that are copied once.
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Giving all memory back and taking it again, and replacing what weights hold.
+
 #include <cstddef>
 #include <cstdint>
 #include <span>

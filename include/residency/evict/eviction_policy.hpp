@@ -20,10 +20,11 @@ namespace evict {
 
 /// What an evictor may know. All that it points to outlives the evictor.
 struct Context {
-    std::span<const std::uint64_t> bytes;        ///< of each storage, by StorageId, rounded as the pool rounds
-    std::uint64_t capacity_bytes = 0;            ///< that streamed storages share
-    const UseOrder* order = nullptr;             ///< the declared or recorded schedule; null: none
-    std::span<const std::uint32_t> groups = {};  ///< the layer of each storage; empty: all are in one
+    std::span<const std::uint64_t> bytes;  ///< of each storage, by StorageId, rounded as the pool rounds
+    std::uint64_t capacity_bytes = 0;      ///< that streamed storages share
+    const UseOrder* order = nullptr;       ///< the declared or recorded schedule; null: none
+    std::span<const std::uint32_t> groups =
+        {};  ///< by storage: the first step that reads it; empty: there is no schedule
 };
 
 /// The `may_leave` of concept checks and tests: every storage may be evicted.
@@ -62,12 +63,8 @@ concept EvictionPolicy = std::default_initializable<E> && std::is_nothrow_move_c
                              { e.victim(now, may_leave) } noexcept -> std::same_as<std::optional<StorageId>>;
                          };
 
-}  // namespace evict
-}}  // namespace residency::RESIDENCY_ABI
-
-namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
-
 /// Selects eviction by a plan. Goes with prefetch::Planned and pool::Virtual.
 struct Planned {};
 
-}}}  // namespace residency::RESIDENCY_ABI::evict
+}  // namespace evict
+}}  // namespace residency::RESIDENCY_ABI

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Policies that know the order: Belady, Scheduled, and the heap under them.
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

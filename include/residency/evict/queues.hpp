@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Policies that keep lists: Fifo, Lru, Sieve and S3Fifo, and the lists under them.
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>

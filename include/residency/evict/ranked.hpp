@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Policies that rank storages by a number: Lfu and Gdsf, and the heap under Gdsf.
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

@@ -24,9 +24,9 @@ public:
         spread,  ///< over the pass, in proportion to the bytes read, which is that of compute time where memory bounds it
         prefix,  ///< the first storages of the pass
     };
-    /// Which storages stay.
+    /// The split.
     struct Config {
-        Choice choice = Choice::spread;  ///< which ones
+        Choice choice = Choice::spread;  ///< of what stays
         std::uint32_t ring_steps = 2;    ///< times the largest step: the bytes left to the others, or all
     };
 

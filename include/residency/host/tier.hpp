@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Where host bytes lie, and how much memory the process may take.
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>

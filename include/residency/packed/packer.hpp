@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// What packs and unpacks on a device.
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -47,7 +47,8 @@ RESIDENCY_INLINE void finalize_times(PlanData& data, const Problem& problem);
 /// Whether any two storages are neighbours at their sources: otherwise no image saves nodes. O(storages log storages).
 [[nodiscard]] RESIDENCY_INLINE bool has_neighbours(const Problem& problem, const Options& options);
 
-/// Searches count one node a call. Sets the predicted seconds and the cut of a captured plan for the nodes that its calls have, if that is known.
+/// Sets the predicted seconds and the cut of a captured plan for the copy nodes that its calls have, where that is known; searches count one
+/// node a call.
 RESIDENCY_INLINE void count_nodes(PlanData& plan, const Problem& problem, const Options& options);
 
 }}}}  // namespace residency::RESIDENCY_ABI::plan::detail

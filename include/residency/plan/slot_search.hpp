@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// The search for a slot of each chunk, and the random numbers of searches.
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>

@@ -10,7 +10,8 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
-/// Every tuned number of the planner, each with its unit. No other file of plan/ has one.
+/// The tuned numbers of the planner. Shares and gains are parts of a pass's time; `_steps`, `_chunks` and `_slots` count; `_work` is what the
+/// searches' work() counts.
 namespace tuning {
 
 /// One number for each effort.

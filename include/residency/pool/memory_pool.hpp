@@ -17,7 +17,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 struct Requirements {
     std::span<const std::uint64_t> storages;  ///< the size of each storage; none is 0
     std::span<const std::uint64_t>
-        step;  ///< the size of each storage that one step needs at once; the largest one if none is known
+        step;  ///< the sizes of the storages that one step needs at once; where no step is known, of the largest storage alone
     std::uint64_t largest_storage_bytes = 0;    ///< of all storages that the pool may have to hold
     std::uint64_t largest_alignment_bytes = 1;  ///< every address is a multiple of it
     std::uint64_t largest_scheduled_bytes = 0;  ///< the largest storage that a step reads; 0: no steps are known
@@ -126,9 +126,11 @@ template <MemoryPool P>
     return pool.floor_bytes(device, requirements);
 }
 
+/// `bytes` rounded up to a multiple of `multiple`, which is above 0.
 [[nodiscard]] constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) noexcept {
     return (bytes + multiple - 1) / multiple * multiple;
 }
+/// `bytes` rounded down to a multiple of `multiple`, which is above 0.
 [[nodiscard]] constexpr std::uint64_t round_down(std::uint64_t bytes, std::uint64_t multiple) noexcept {
     return bytes / multiple * multiple;
 }

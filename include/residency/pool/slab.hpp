@@ -32,8 +32,9 @@ public:
         /// Slots begin at multiples of this.
         std::uint64_t alignment_bytes = 256;
     };
-    static constexpr bool one_range = true;              ///< all its memory is one range of addresses
-    static constexpr bool is_laid_out_for_steps = true;  ///< its needs are those of single steps
+    static constexpr bool one_range = true;  ///< all its memory is one range of addresses
+    static constexpr bool is_laid_out_for_steps =
+        true;  ///< a slot is as large as the largest storage that a step reads
 
     Slab() : Slab(Config{}) {}
     /// Cuts memory as `config` says.
@@ -55,8 +56,7 @@ public:
     /// @}
     ~Slab() { close(); }
 
-    /// Before open(), where the slot is not known yet, `bytes` themselves.
-    /// What MemoryPool and its optional parts ask for.
+    /// What MemoryPool and its optional parts ask for. occupied() before open(), where the slot is not known yet: `bytes` themselves.
     /// @{
     [[nodiscard]] std::uint64_t occupied(std::uint64_t bytes) const noexcept {
         return slot_bytes_ == 0 ? bytes : slots_for(bytes, slot_bytes_) * slot_bytes_;

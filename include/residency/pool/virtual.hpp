@@ -44,7 +44,7 @@ public:
         std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
     };
     static constexpr bool maps_image = true;  ///< storages lie in one image, whose chunks are mapped to physical memory
-    /// In a table: the chunk lies on no slot.
+    /// As pool::no_slot.
     static constexpr std::uint32_t none = no_slot;
 
     Virtual() : Virtual(Config{}) {}

@@ -56,11 +56,6 @@ concept PrefetchPolicy = std::default_initializable<P> && std::is_nothrow_move_c
                              { std::bool_constant<P::interruptible>{} };
                          };
 
-}  // namespace prefetch
-}}  // namespace residency::RESIDENCY_ABI
-
-namespace residency { inline namespace RESIDENCY_ABI { namespace prefetch {
-
 /// Selects prefetching by a plan. Goes with evict::Planned and pool::Virtual.
 struct Planned {};
 
@@ -78,4 +73,5 @@ public:
 };
 static_assert(PrefetchPolicy<None>);
 
-}}}  // namespace residency::RESIDENCY_ABI::prefetch
+}  // namespace prefetch
+}}  // namespace residency::RESIDENCY_ABI

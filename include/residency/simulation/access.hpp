@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Accesses of the simulated device, and what orders them.
+
 #include <algorithm>
 #include <array>
 #include <cstddef>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Tables of the simulated device: handles, names, objects that are used again.
+
 #include <cstdint>
 #include <deque>
 #include <string>

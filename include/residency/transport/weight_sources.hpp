@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+// Where Staged reads from, and its options.
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
