@@ -163,6 +163,10 @@ TEST_CASE("a weight of a step is live until a later one") {
     // What is live together is there together.
     CHECK(schedule->largest_step_bytes(catalog, [](std::uint64_t bytes) { return bytes; }).bytes == 40);
 
+    // Until its own step is what it is anyway.
+    CHECK(*ScheduleBuilder{catalog}.step({a}).live_until(a, 0).step({b}).try_build() ==
+          *ScheduleBuilder{catalog}.step({a}).step({b}).try_build());
+
     const auto refused = [&](auto&& change) {
         ScheduleBuilder of{catalog};
         of.step({a}).step({b});
