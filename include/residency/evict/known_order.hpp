@@ -19,26 +19,35 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
-/// Ranks storages by their next use in an order, the furthest first; among equals, such as storages that are never used again, the
-/// least recently touched first. Without an order no storage has a next use. A use that the order announced and that did not happen
+/// What policies that know an order have in common: evicts the storage whose next use is furthest; among equals, such as storages that are
+/// never used again, the least recently touched. Without an order no storage has a next use. A use that the order announced and that did not happen
 /// is replaced by the next one. O(log n) per change, and once more for every use in the order that passes.
 class NextUseHeap {
 public:
-    /// `order`: null, or an order of at least `storages` storages that outlives this object.
-    void attach(std::size_t storages, const UseOrder* order) {
+    /// `order`: null, or an order that outlives this object. `policy`: whose name an error has. Error mismatch: the order lacks storages.
+    [[nodiscard]] Status attach(const char* policy, std::size_t storages, const UseOrder* order) {
         order_ = order != nullptr && order->steps() > 0 ? order : nullptr;
+        if (order_ != nullptr && order_->storage_count() < storages) {
+            return Error{ErrorKind::mismatch, std::string{policy} + ": the order knows " +
+                                                  std::to_string(order_->storage_count()) + " storages of " +
+                                                  std::to_string(storages)};
+        }
         heap_.attach(storages);
         seen_until_ = 0;
         touches_ = 0;
+        return {};
     }
-    /// Adds or moves a storage: it ranks by its first use from `step` on.
-    void put(StorageId id, StepIndex step) noexcept { heap_.put(id, {use_from(id, step), touches_++}); }
-    void remove(StorageId id) noexcept { heap_.remove(id); }
+    /// What EvictionPolicy asks for.
+    /// @{
+    void inserted(StorageId id, StepIndex now) noexcept { put(id, now); }
+    void used(StorageId id, StepIndex now) noexcept { put(id, now + 1); }
+    void removed(StorageId id) noexcept { heap_.remove(id); }
     template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> furthest(StepIndex now, MayLeave& may_leave) noexcept {
+    [[nodiscard]] std::optional<StorageId> victim(StepIndex now, MayLeave&& may_leave) noexcept {
         skip_missed(now);
         return heap_.first(may_leave);
     }
+    /// @}
 
 private:
     struct Key {
@@ -51,6 +60,8 @@ private:
         }
     };
 
+    /// Adds or moves a storage: it ranks by its first use from `step` on.
+    void put(StorageId id, StepIndex step) noexcept { heap_.put(id, {use_from(id, step), touches_++}); }
     [[nodiscard]] std::uint64_t use_from(StorageId id, StepIndex step) const noexcept {
         return order_ != nullptr ? order_->use_from(id, step) : UseOrder::never;
     }
@@ -80,7 +91,7 @@ private:
 /// Evicts the storage whose next use in the whole run is furthest, whatever its size: the oracle (Belady 1966). With equal sizes no
 /// policy has fewer misses; with different sizes it is a yardstick, not a bound. For comparison only: a real run does not know its
 /// whole trace. O(log n).
-class Belady {
+class Belady : NextUseHeap {
 public:
     /// The uses that it is told of in advance.
     struct Config {
@@ -99,61 +110,33 @@ public:
                          "evict::Belady needs the recorded order of the whole run; for what a run can "
                          "know by itself use evict::Scheduled"};
         }
-        if (order->storage_count() < context.bytes.size()) {
-            return Error{ErrorKind::mismatch, "evict::Belady: the order knows " +
-                                                  std::to_string(order->storage_count()) + " storages of " +
-                                                  std::to_string(context.bytes.size())};
-        }
         future_ = *order;
-        heap_.attach(context.bytes.size(), &future_);
-        return {};
+        return NextUseHeap::attach("evict::Belady", context.bytes.size(), &future_);
     }
-    /// What EvictionPolicy asks for.
-    /// @{
-    void inserted(StorageId id, StepIndex now) noexcept { heap_.put(id, now); }
-    void used(StorageId id, StepIndex now) noexcept { heap_.put(id, now + 1); }
-    void removed(StorageId id) noexcept { heap_.remove(id); }
-    template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(StepIndex now, MayLeave&& may_leave) noexcept {
-        return heap_.furthest(now, may_leave);
-    }
-    /// @}
+    using NextUseHeap::inserted;
+    using NextUseHeap::removed;
+    using NextUseHeap::used;
+    using NextUseHeap::victim;
 
 private:
     Config config_;
     UseOrder future_;
-    NextUseHeap heap_;
 };
 static_assert(EvictionPolicy<Belady>);
 
 /// Evicts the storage whose next use in the declared or recorded schedule is furthest: what a real run can know of Belady's choice.
 /// Storages that the schedule does not name are evicted first, the least recently used of them; without a schedule that is all of
 /// them. Follows a run that diverges: a use that did not happen is replaced by the next one. O(log n).
-class Scheduled {
+class Scheduled : NextUseHeap {
 public:
-    /// What EvictionPolicy asks for.
-    /// @{
+    /// Error mismatch: the order lacks storages.
     [[nodiscard]] Status attach(const Context& context) {
-        if (context.order != nullptr && context.order->steps() > 0 &&
-            context.order->storage_count() < context.bytes.size()) {
-            return Error{ErrorKind::mismatch, "evict::Scheduled: the order knows " +
-                                                  std::to_string(context.order->storage_count()) + " storages of " +
-                                                  std::to_string(context.bytes.size())};
-        }
-        heap_.attach(context.bytes.size(), context.order);
-        return {};
+        return NextUseHeap::attach("evict::Scheduled", context.bytes.size(), context.order);
     }
-    void inserted(StorageId id, StepIndex now) noexcept { heap_.put(id, now); }
-    void used(StorageId id, StepIndex now) noexcept { heap_.put(id, now + 1); }
-    void removed(StorageId id) noexcept { heap_.remove(id); }
-    template <class MayLeave>
-    [[nodiscard]] std::optional<StorageId> victim(StepIndex now, MayLeave&& may_leave) noexcept {
-        return heap_.furthest(now, may_leave);
-    }
-    /// @}
-
-private:
-    NextUseHeap heap_;
+    using NextUseHeap::inserted;
+    using NextUseHeap::removed;
+    using NextUseHeap::used;
+    using NextUseHeap::victim;
 };
 static_assert(EvictionPolicy<Scheduled>);
 

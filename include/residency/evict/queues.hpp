@@ -37,6 +37,14 @@ public:
     [[nodiscard]] Item previous(Item item) const noexcept { return nodes_[item].previous; }
     [[nodiscard]] bool is_empty(std::uint32_t list = 0) const noexcept { return front(list) == end(list); }
     [[nodiscard]] bool is_linked(Item item) const noexcept { return nodes_[item].next != none; }
+    /// The storage that is nearest to the back of a list and may leave.
+    template <class MayLeave>
+    [[nodiscard]] std::optional<StorageId> last_that(MayLeave& may_leave, std::uint32_t list = 0) const noexcept {
+        for (Item item = back(list); item != end(list); item = previous(item)) {
+            if (may_leave(StorageId{item})) { return StorageId{item}; }
+        }
+        return std::nullopt;
+    }
 
     /// Inserts an item before another one or before an end. Precondition: it is in no list.
     void insert_before(Item at, Item item) noexcept {
@@ -88,10 +96,7 @@ public:
     void removed(StorageId id) noexcept { list_.unlink(index(id)); }
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
-        for (auto item = list_.back(); item != list_.end(); item = list_.previous(item)) {
-            if (may_leave(StorageId{item})) { return StorageId{item}; }
-        }
-        return std::nullopt;
+        return list_.last_that(may_leave);
     }
     /// @}
 
@@ -116,10 +121,7 @@ public:
     void removed(StorageId id) noexcept { list_.unlink(index(id)); }
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
-        for (auto item = list_.back(); item != list_.end(); item = list_.previous(item)) {
-            if (may_leave(StorageId{item})) { return StorageId{item}; }
-        }
-        return std::nullopt;
+        return list_.last_that(may_leave);
     }
     /// @}
 

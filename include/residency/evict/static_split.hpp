@@ -47,12 +47,8 @@ public:
     void removed(StorageId id) noexcept { lists_.unlink(index(id)); }
     template <class MayLeave>
     [[nodiscard]] std::optional<StorageId> victim(StepIndex, MayLeave&& may_leave) noexcept {
-        for (const std::uint32_t list : {0U, 1U}) {
-            for (auto item = lists_.back(list); item != lists_.end(list); item = lists_.previous(item)) {
-                if (may_leave(StorageId{item})) { return StorageId{item}; }
-            }
-        }
-        return std::nullopt;
+        const auto other = lists_.last_that(may_leave, 0);
+        return other ? other : lists_.last_that(may_leave, 1);
     }
     /// @}
 
