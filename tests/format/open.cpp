@@ -390,6 +390,7 @@ TEST_CASE("open: the parts of a list with prefixes are models of their own, whic
               catalog->weight(*catalog->find(head)).storage);
         CHECK(model->try_tie("draft.x", "none").error().kind() == ErrorKind::invalid_argument);
         CHECK(model->try_tie("draft.head", head).error().kind() == ErrorKind::invalid_argument);
+        CHECK(model->try_tie("", head).error().message().ends_with("a weight needs a name"));
         CHECK(model->weights.size() == 3);
     }
     CHECK(format::try_read_model_parts({"draft=" + draft})->weights[0].name == "draft.head");

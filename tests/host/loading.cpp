@@ -421,6 +421,18 @@ TEST_CASE("loading: memory that cannot be pinned is used as it is, or an error w
     }
 }
 
+TEST_CASE("loading: an order that names what the catalog does not have is refused") {
+    std::mt19937 random{8};
+    const Model model{random};
+    SimulatedDevice device{};
+    host::LoadOptions options;
+    options.order = {StorageId{3}, StorageId{40}};
+    const auto loaded = host::try_load(device, model.catalog, options);
+    REQUIRE_FALSE(loaded);
+    CHECK(loaded.error().kind() == ErrorKind::mismatch);
+    CHECK(loaded.error().message() == "LoadOptions::order: the catalog of 40 storages has no storage 40");
+}
+
 #if RESIDENCY_ASSERTIONS
 TEST_CASE("loading: a device that ends before what it pinned, and an id of another catalog, are told so") {
     std::mt19937 random{7};

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -61,6 +62,18 @@ void enqueue_pass(Weights& weights, Device& device, Stream stream) {
 }  // namespace
 
 TEST_SUITE_BEGIN("planned learning");
+
+TEST_CASE("a threshold that is no share is refused") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 2, chunk);
+    for (const double threshold : {-0.1, std::nan("")}) {
+        auto with = options(chunk, in_order(model));
+        with.learn_threshold = threshold;
+        const auto refused = Weights::try_create(device, model.catalog, with);
+        CHECK(refused.error().kind() == residency::ErrorKind::invalid_argument);
+        CHECK(refused.error().message().starts_with("Options::learn_threshold"));
+    }
+}
 
 TEST_CASE("the steps of the declared schedule are the same steps after others were measured") {
     CheckedDevice device;

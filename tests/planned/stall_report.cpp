@@ -376,6 +376,34 @@ TEST_CASE("no cause with a measured time is left out, whatever can be said of it
     }
 }
 
+TEST_CASE("weights that stream from memory which is not pinned are told, where the transport copies straight from it") {
+    CheckedDevice device;
+    residency::CatalogBuilder builder;
+    const std::vector<std::byte> bytes(4 * chunk);
+    const auto host = residency::HostBytes::borrow(bytes, residency::HostMemory::pageable);
+    for (std::uint32_t i = 0; i < 4; ++i) {
+        builder.add("w" + std::to_string(i), residency::dtype::u8, {chunk}, residency::HostSource{host, i * chunk});
+    }
+    const Model model{must(builder.try_build())};
+    const Stream stream = must(device.create_stream());
+    const auto told = [&](std::uint64_t budget) {
+        auto weights = must(Weights::try_create(device, model.catalog, timed(budget, model, kernel)));
+        passes_of(weights, model, stream);
+        return must(residency::try_report_stalls(weights));
+    };
+    const StallReport streams = told(2 * chunk);
+    CHECK(streams.pageable.starts_with("16,384 bytes (16 KiB) lie in host memory that is not pinned"));
+    CHECK(streams.text().find(streams.pageable) != std::string::npos);
+    CHECK(told(4 * chunk).pageable.empty());  // nothing streams
+    residency::core::StallFacts staged;
+    const auto schedule = in_order(model);
+    staged.schedule = &schedule;
+    staged.catalog = &model.catalog;
+    staged.statistics.streaming = true;
+    CHECK(must(residency::core::report_stalls(staged)).pageable.empty());
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("an online composition: capacity misses as they were counted, and the budget at which none is left") {
     using compositions::OnDemand;
     CheckedDevice device{slow_link()};

@@ -89,6 +89,7 @@ int run(int argc, char** argv) {
         "What is in a model file: safetensors (also sharded, by its .index.json), GGUF, PyTorch, AOTInductor,\n"
         "ExecuTorch; in the folder that holds one model; or in the program of a compiled model, as residency_export\n"
         "writes it"};
+    app.footer("Exits with 2 where an argument or a file is refused, with 1 where the output cannot be written.");
     app.set_version_flag("--version", std::to_string(RESIDENCY_VERSION_MAJOR) + '.' +
                                           std::to_string(RESIDENCY_VERSION_MINOR) + '.' +
                                           std::to_string(RESIDENCY_VERSION_PATCH));
@@ -111,7 +112,10 @@ int run(int argc, char** argv) {
     app.add_flag("--content", content, "Read the weights too, and show storages of equal content as one");
     try {
         app.parse(argc, argv);
-    } catch (const CLI::ParseError& error) { return app.exit(error); }
+    } catch (const CLI::ParseError& error) {
+        return error.get_exit_code() == 0 ? app.exit(error)
+                                          : bad_file({residency::ErrorKind::invalid_argument, error.what()});
+    }
     const auto ggml_types = ggml_types_of(types);
     if (!ggml_types) { return bad_file(ggml_types.error()); }
     options.ggml_types = *ggml_types;

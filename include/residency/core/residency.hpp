@@ -50,6 +50,7 @@ class Residency<Evictor, Prefetcher, Pool, Transport> {
 
 public:
     using Device = typename Pool::Device;      ///< where the weights are used
+    using TransportPolicy = Transport;         ///< how they travel
     using Stream = typename Device::Stream;    ///< of the device
     using Pass = residency::Pass<Device>;      ///< one run through the steps
     using Lease = residency::Lease<Device>;    ///< the right to read weights

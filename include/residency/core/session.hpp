@@ -37,6 +37,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/natural_order.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
@@ -878,6 +879,11 @@ Statistics Session<D>::statistics() const {
 
 template <Device D>
 Status Session<D>::prepare() {
+    if (!residency::detail::is_not_negative(settings_.learn_threshold)) {
+        return Error{
+            ErrorKind::invalid_argument,
+            "Options::learn_threshold is a share of the times, and not negative: 0.05 unless you say otherwise"};
+    }
     auto schedule = schedule_to_open(std::exchange(settings_.schedule, {}));
     if (!schedule) { return schedule.error(); }
     given_ = *schedule;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "residency/core/stalls.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/error.hpp"
+#include "residency/fwd.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/plan/problem.hpp"
@@ -43,6 +45,8 @@ struct StallReport {
     bool times_first = false;         ///< the steps are still being measured: what else is said here is not certain
     bool divergences_first = false;   ///< they cost something, and what follows may come from them
     std::vector<StallAdvice> advice;  ///< each cause once
+    /// Of weights that stream from host memory which is not pinned, by a transport that copies straight from there. Empty: there are none.
+    std::string pageable;
     /// How long the device ran nothing between steps in the last pass of a timeline, since the host did not submit in time. Empty: not
     /// long, or there was no timeline.
     std::string idle;
@@ -54,7 +58,7 @@ struct StallReport {
     std::uint64_t timed_passes = 0;  ///< that it is based on the last of
 
     /// A sentence each: divergences where they come first, off_plan, each cause (or one that says that nothing stalled or nothing was
-    /// timed), idle, other divergences, too_long, times.
+    /// timed), pageable, idle, other divergences, too_long, times.
     [[nodiscard]] RESIDENCY_INLINE std::vector<std::string> lines() const;
     /// These lines, each with its end.
     [[nodiscard]] RESIDENCY_INLINE std::string text() const;
@@ -71,6 +75,7 @@ struct StallFacts {
     const Catalog* catalog = nullptr;
     std::optional<plan::Problem> problem;     ///< unset: there is no plan
     std::optional<std::uint64_t> pass_bytes;  ///< that a pass of a cyclic plan copies; unset: there is none
+    bool copies_host_memory = false;          ///< the transport is Pinned: calls read the host's memory where it lies
 };
 [[nodiscard]] RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts);
 
@@ -88,6 +93,8 @@ template <class Weights>
         facts.problem = weights.problem();
         if (weights.plan().is_cyclic()) { facts.pass_bytes = weights.plan().bytes_per_pass(); }
     }
+    facts.copies_host_memory =
+        std::is_same_v<typename Weights::TransportPolicy, transport::Pinned<typename Weights::Device>>;
     return core::report_stalls(facts);
 }
 /// As above, with StallReport::idle from `timeline`, a TimelineRecorder's that saw the last passes.

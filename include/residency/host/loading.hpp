@@ -51,7 +51,7 @@ struct LoadOptions {
     std::uint64_t read_bytes = std::uint64_t{8} << 20;  ///< of one read
     bool huge_pages = true;                             ///< asks the system for huge pages
     Pinning pinning = Pinning::as_loaded;               ///< when memory is pinned
-    std::vector<StorageId> order;                       ///< these are loaded first, in this order
+    std::vector<StorageId> order;                       ///< of the catalog; these are loaded first, in this order
     Schedule schedule;  ///< then the storages that it reads, in the order of their first uses; then the rest
     /// Called now and then, by one thread at a time, which is not the caller's. False cancels. Must not throw.
     std::function<bool(const LoadProgress&)> progress;
@@ -93,7 +93,8 @@ public:
 
     /// Starts, and returns at once. The device pins and unpins: it must outlive every catalog with the bytes. Reads the limits of
     /// the process first. Errors: io and mismatch for files that are not what the catalog says; out_of_memory, with the numbers,
-    /// where an explicit tier does not fit; unsupported where a storage has no source; mismatch for a schedule of another catalog.
+    /// where an explicit tier does not fit; unsupported where a storage has no source; mismatch for a schedule or an order of another
+    /// catalog.
     template <Device D>
     [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog,
                                                                     LoadOptions options = {}) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -16,8 +17,11 @@
 #include "residency/core/report_text.hpp"
 #include "residency/core/stall_report.hpp"
 #include "residency/error.hpp"
+#include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
+#include "residency/model/storage.hpp"
 #include "residency/plan/advice.hpp"
 #include "residency/plan/bounds.hpp"
 
@@ -262,6 +266,21 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
     return text;
 }
 
+// That bytes travel from memory which is not pinned.
+[[nodiscard]] inline std::string pageable_in_words(const StallFacts& facts) {
+    if (!facts.copies_host_memory || !facts.statistics.streaming) { return {}; }
+    std::uint64_t bytes = 0;
+    for (const Storage& storage : facts.catalog->storages()) {
+        const auto* source = std::get_if<HostSource>(&storage.source);
+        const bool is_pageable = source != nullptr && source->host->kind() == HostMemory::pageable;
+        if (is_pageable && storage.placement == Placement::streamed) { bytes += storage.bytes; }
+    }
+    if (bytes == 0) { return {}; }
+    return residency::detail::in_bytes(bytes) +
+           " lie in host memory that is not pinned, from which copies take several times as long and may block the "
+           "host: load with host::load, whose report says why memory is not pinned, or use transport::Staged";
+}
+
 }  // namespace detail
 
 RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
@@ -271,6 +290,7 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
     const bool diverging_costs = !report.off_plan.empty() || facts.statistics.last_pass.demand_misses > 0;
     report.divergences = residency::detail::divergences_in_words(facts.statistics, diverging_costs, holds_leases);
     report.divergences_first = !report.divergences.empty() && diverging_costs && !holds_leases;
+    report.pageable = detail::pageable_in_words(facts);
     report.too_long = detail::too_long_in_words(facts);
     report.times = detail::times_in_words(facts);
     report.times_first = !report.times.empty() && detail::is_still_measuring(facts);
@@ -309,7 +329,7 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
 
 RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
     std::vector<std::string> lines;
-    lines.reserve(6 + advice.size());
+    lines.reserve(7 + advice.size());
     if (times_first) { lines.push_back(times); }
     if (divergences_first) { lines.push_back(divergences); }
     if (!off_plan.empty()) { lines.push_back(off_plan); }
@@ -319,6 +339,7 @@ RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
         lines.emplace_back("no step waited for bytes in the last pass that was timed");
     }
     for (const StallAdvice& each : advice) { lines.push_back(each.text); }
+    if (!pageable.empty()) { lines.push_back(pageable); }
     if (!idle.empty()) { lines.push_back(idle); }
     if (!divergences.empty() && !divergences_first) { lines.push_back(divergences); }
     if (!too_long.empty()) { lines.push_back(too_long); }

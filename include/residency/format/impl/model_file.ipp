@@ -70,6 +70,7 @@ RESIDENCY_INLINE Status ModelFile::try_tie(std::string name, std::string_view ex
         return Error{ErrorKind::invalid_argument,
                      "tie " + detail::shown(name) + " to " + detail::shown(existing) + ": " + why};
     };
+    if (name.empty()) { return refused("a weight needs a name"); }
     if (kept == weights.end()) { return refused("the model has no weight " + detail::shown(existing)); }
     if (find(name) != weights.end()) {
         return refused("the model has a weight " + detail::shown(name) +

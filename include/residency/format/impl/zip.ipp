@@ -166,7 +166,7 @@ RESIDENCY_INLINE auto ZipDirectory::try_locate(const Input& input, const Entry& 
     if ((entry.flags & 1) != 0) { return unsupported(input.path(), where, what + " is encrypted"); }
     if (entry.method != 0) {
         return unsupported(input.path(), where, what + " is compressed", "method " + std::to_string(entry.method),
-                           "0, stored");
+                           "0, stored: pack the archive again without compression, as zip -0 does");
     }
     if (entry.packed_bytes != entry.bytes) {
         return malformed(input.path(), where, what + " is stored with another size");

@@ -81,6 +81,12 @@ RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions optio
         return Error{ErrorKind::mismatch, "the schedule was made for another catalog: " +
                                               catalog.difference(options_.schedule.catalog_outline())};
     }
+    for (const StorageId id : options_.order) {
+        if (catalog.contains(id)) { continue; }
+        return Error{ErrorKind::mismatch, "LoadOptions::order: the catalog of " +
+                                              std::to_string(catalog.storages().size()) + " storages has no storage " +
+                                              std::to_string(index(id))};
+    }
     report_.limits = options_.limits ? *options_.limits : read_memory_limits();
     reads_of_.assign(catalog.storages().size(), {0, 0});
     if (Status planned = plan(); !planned) { return planned; }
@@ -127,9 +133,7 @@ RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions optio
 RESIDENCY_INLINE std::vector<std::uint64_t> Loading::ranks() const {
     std::vector<std::uint64_t> ranks(catalog_.storages().size(), UINT64_MAX);
     std::uint64_t next = 0;
-    const auto take = [&](StorageId id) {
-        if (catalog_.contains(id)) { ranks[index(id)] = (std::min)(ranks[index(id)], next); }
-    };
+    const auto take = [&](StorageId id) { ranks[index(id)] = (std::min)(ranks[index(id)], next); };
     for (const StorageId id : options_.order) {
         take(id);
         ++next;

@@ -30,7 +30,8 @@ RESIDENCY_INLINE Status validate(const Problem& problem) {
         }
     }
     if (problem.chunk_bytes == 0 || (problem.chunk_bytes & (problem.chunk_bytes - 1)) != 0) {
-        return bad("chunk_bytes is " + number(problem.chunk_bytes) + ", it must be a power of two");
+        return bad("chunk_bytes is " + number(problem.chunk_bytes) +
+                   ", as the pool rounds it; it must be a power of two, such as 2097152 on a GPU");
     }
     if (problem.alignment_bytes == 0 || (problem.alignment_bytes & (problem.alignment_bytes - 1)) != 0) {
         return bad("alignment_bytes is " + number(problem.alignment_bytes) + ", it must be a power of two");
