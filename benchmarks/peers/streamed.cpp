@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/copy_timer.hpp"
+#include "residency/core/measure_link.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"

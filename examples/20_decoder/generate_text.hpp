@@ -13,7 +13,7 @@
 #include "job.hpp"
 #include "pass_times.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/copy_timer.hpp"
+#include "residency/core/measure_link.hpp"
 #include "residency/core/statistics.hpp"
 #include "residency/plan/problem.hpp"
 #include "workspace.hpp"

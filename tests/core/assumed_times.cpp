@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "residency/core/copy_timer.hpp"
+#include "residency/core/measure_link.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "tests/support/streaming.hpp"
 

@@ -3,7 +3,7 @@
 
 #include "benchmarks/lab/cuda/gpu.hpp"
 
-#include "residency/core/copy_timer.hpp"
+#include "residency/core/measure_link.hpp"
 
 namespace lab {
 

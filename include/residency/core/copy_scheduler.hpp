@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/copy_timer.hpp"
 #include "residency/core/event_hook.hpp"
 #include "residency/core/event_sequence.hpp"
+#include "residency/core/measure_link.hpp"
 #include "residency/core/stall_clock.hpp"
 #include "residency/core/transport_interface.hpp"
 #include "residency/core/work_observer.hpp"

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "residency/codec/task.hpp"
-#include "residency/core/copy_timer.hpp"
 #include "residency/core/decider.hpp"
+#include "residency/core/measure_link.hpp"
 #include "residency/core/plan_factory.hpp"
 #include "residency/core/planned_decider.hpp"
 #include "residency/model/schedule_builder.hpp"
