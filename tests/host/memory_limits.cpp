@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/host/tier.hpp"
+#include "residency/host/memory_limits.hpp"
 
 #include <filesystem>
 #include <string>

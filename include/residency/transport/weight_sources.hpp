@@ -15,7 +15,7 @@
 
 #include "residency/error.hpp"
 #include "residency/host/loading.hpp"
-#include "residency/host/tier.hpp"
+#include "residency/host/memory_limits.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"

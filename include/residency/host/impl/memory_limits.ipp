@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "residency/config.hpp"
-#include "residency/host/tier.hpp"
+#include "residency/host/memory_limits.hpp"
 #include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {

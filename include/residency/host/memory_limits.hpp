@@ -66,5 +66,5 @@ namespace detail {
 }}}  // namespace residency::RESIDENCY_ABI::host
 
 #if RESIDENCY_HEADER_ONLY
-#include "residency/host/impl/tier.ipp"
+#include "residency/host/impl/memory_limits.ipp"
 #endif
