@@ -332,19 +332,19 @@ TEST_CASE("loading: the limits that bind are told with their numbers when memory
     const auto pageable = host::try_load(device, model.catalog, options);
     REQUIRE(pageable);
     CHECK(pageable->report.tier == host::Tier::pageable);
-    CHECK(pageable->report.reason.find("RLIMIT_MEMLOCK is 65536") != std::string::npos);
+    CHECK(pageable->report.reason.find("RLIMIT_MEMLOCK is 65,536 bytes (64 KiB)") != std::string::npos);
     CHECK(pageable->report.limits.locked_bytes == 65536);
     options.tier = host::Tier::pinned;
     device.fail(simulation::CallKind::pin, 1, ErrorKind::out_of_memory);
     const auto refused = host::try_load(device, model.catalog, options);
     REQUIRE_FALSE(refused);
-    CHECK(refused.error().message().find("RLIMIT_MEMLOCK is 65536") != std::string::npos);
+    CHECK(refused.error().message().find("RLIMIT_MEMLOCK is 65,536 bytes (64 KiB)") != std::string::npos);
     // A limit on locked memory alone decides nothing: drivers need not count what they pin against it.
     options.limits->group_limit_bytes = 100;
     options.limits->group = "/some/group";
     const auto too_small = host::try_load(device, model.catalog, options);
     REQUIRE_FALSE(too_small);
-    CHECK(too_small.error().message().find("/some/group has used 0 of its limit of 100") != std::string::npos);
+    CHECK(too_small.error().message().find("/some/group has used 0 bytes of its limit of 100 bytes") != std::string::npos);
     REQUIRE(too_small.error().detail<DeviceFailure>() != nullptr);
     CHECK(device.statistics().of(simulation::CallKind::pin) == 2);  // it was not tried
 }

@@ -56,7 +56,7 @@ TEST_CASE("memory limits: control groups of version 2, the one with least room b
     CHECK(limits.group_used_bytes == 300000);
     CHECK(limits.room_bytes() == 600000);
     CHECK(limits.group.ends_with("/a"));
-    CHECK(limits.text().find("900000") != std::string::npos);
+    CHECK(limits.text().find("900,000 bytes") != std::string::npos);
     system.put("sys/fs/cgroup/a/memory.current", "99900000\n");
     CHECK(host::read_memory_limits(system.file(".")).room_bytes() == 0);
 }

@@ -85,11 +85,10 @@ RESIDENCY_INLINE std::string MemoryLimits::text() const {
                           ? "available memory unknown"
                           : residency::detail::in_bytes(available_bytes) + " of memory available";
     if (group_limit_bytes) {
-        out += ", the control group " + group + " has used " + std::to_string(group_used_bytes) + " of its limit of " +
-               std::to_string(*group_limit_bytes);
+        out += ", the control group " + group + " has used " + residency::detail::in_bytes(group_used_bytes) +
+               " of its limit of " + residency::detail::in_bytes(*group_limit_bytes);
     }
-    return out +
-           (locked_bytes ? ", RLIMIT_MEMLOCK is " + std::to_string(*locked_bytes) : ", RLIMIT_MEMLOCK is unlimited");
+    return out + ", RLIMIT_MEMLOCK is " + (locked_bytes ? residency::detail::in_bytes(*locked_bytes) : "unlimited");
 }
 
 RESIDENCY_INLINE MemoryLimits read_memory_limits(const std::string& root) {
