@@ -344,7 +344,8 @@ TEST_CASE("loading: the limits that bind are told with their numbers when memory
     options.limits->group = "/some/group";
     const auto too_small = host::try_load(device, model.catalog, options);
     REQUIRE_FALSE(too_small);
-    CHECK(too_small.error().message().find("/some/group has used 0 bytes of its limit of 100 bytes") != std::string::npos);
+    CHECK(too_small.error().message().find("/some/group has used 0 bytes of its limit of 100 bytes") !=
+          std::string::npos);
     REQUIRE(too_small.error().detail<DeviceFailure>() != nullptr);
     CHECK(device.statistics().of(simulation::CallKind::pin) == 2);  // it was not tried
 }
