@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "benchmarks/record.hpp"
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/host/loading.hpp"

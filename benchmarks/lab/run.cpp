@@ -30,8 +30,8 @@
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/report.hpp"
 #include "benchmarks/lab/table.hpp"
-#include "residency/interop/perfetto.hpp"
 #include "residency/model/file.hpp"
+#include "residency/timeline/perfetto.hpp"
 
 namespace lab {
 

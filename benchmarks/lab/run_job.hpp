@@ -12,8 +12,8 @@
 #include "benchmarks/lab/packing.hpp"
 #include "benchmarks/lab/workload.hpp"
 #include "residency/error.hpp"
-#include "residency/interop/perfetto.hpp"
 #include "residency/model/use_order.hpp"
+#include "residency/timeline/perfetto.hpp"
 
 namespace lab {
 

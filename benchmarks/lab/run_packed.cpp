@@ -11,7 +11,7 @@
 #include "benchmarks/lab/packing.hpp"
 #include "benchmarks/lab/simulate.hpp"
 #include "residency/packed.hpp"
-#include "residency/packed/simulated.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 
 namespace lab {
 

@@ -3,7 +3,7 @@
 
 #include "benchmarks/lab/gpu.hpp"
 #include "benchmarks/lab/simulate.hpp"
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"

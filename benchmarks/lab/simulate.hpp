@@ -11,12 +11,12 @@
 #include <utility>
 
 #include "benchmarks/lab/measure.hpp"
-#include "residency/core/statistics.hpp"
-#include "residency/interop/perfetto.hpp"
-#include "residency/interop/simulated_timeline.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/packed/pinned_memory.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "residency/timeline/perfetto.hpp"
+#include "residency/timeline/simulated_timeline.hpp"
 
 namespace lab {
 

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "benchmarks/plan_campaign/schedules.hpp"
-#include "residency/core/captured_pass.hpp"
+#include "residency/core/engine/captured_pass.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/core/residency.hpp"
-#include "residency/core/statistics.hpp"
 #include "residency/fwd.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/measure_link.hpp"
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/measure/measure_link.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/fwd.hpp"

@@ -9,7 +9,7 @@
 
 #include "checkpoint.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 
 namespace encoder {
 

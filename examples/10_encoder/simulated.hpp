@@ -9,8 +9,8 @@
 #include "examples/support/simulated_backend.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
-#include "residency/packed/simulated.hpp"
 #include "residency/planned.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 #include "run.hpp"
 
 namespace encoder {

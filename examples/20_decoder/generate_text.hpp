@@ -13,8 +13,8 @@
 #include "job.hpp"
 #include "pass_times.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/measure_link.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/measure_link.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/plan/problem.hpp"
 #include "workspace.hpp"
 

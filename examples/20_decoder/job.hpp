@@ -12,7 +12,7 @@
 #include "checkpoint.hpp"
 #include "pass_times.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 
 namespace decoder {
 

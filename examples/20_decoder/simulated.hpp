@@ -9,7 +9,7 @@
 #include "generate_text.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
-#include "residency/packed/simulated.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 
 namespace decoder {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "examples/support/simulated_backend.hpp"
-#include "residency/packed/simulated.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 #include "run.hpp"
 
 namespace experts {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "examples/support/roofline.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 
 namespace diffusion {
 

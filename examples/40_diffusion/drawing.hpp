@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <string>
 
-#include "residency/interop/pass_timeline.hpp"
+#include "residency/timeline/pass_timeline.hpp"
 
 namespace diffusion {
 

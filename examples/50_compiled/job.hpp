@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 
 namespace compiled {
 

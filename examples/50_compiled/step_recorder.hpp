@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "examples/support/recorded.hpp"
+#include "residency/aoti/aoti.hpp"
 #include "residency/error.hpp"
-#include "residency/interop/aoti.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace compiled {

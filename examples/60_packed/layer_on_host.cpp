@@ -8,7 +8,7 @@
 
 #include "layer.hpp"
 #include "residency/error.hpp"
-#include "residency/packed/simulated.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 
 void launch_layer(Gpu& gpu, Gpu::Stream stream, const std::uint16_t* weights, const float* x, float* y) {
     constexpr std::uint64_t vector_bytes = size * sizeof(float);

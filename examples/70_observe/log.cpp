@@ -10,7 +10,7 @@
 #include <sstream>
 #include <string>
 
-#include "residency/core/event.hpp"
+#include "residency/core/measure/event.hpp"
 #include "small_model.hpp"
 
 namespace {

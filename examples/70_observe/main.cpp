@@ -5,7 +5,7 @@
 #include <iostream>
 
 #include "prometheus.hpp"
-#include "residency/core/stall_report.hpp"
+#include "residency/core/measure/stall_report.hpp"
 #include "small_model.hpp"
 
 int main() try {

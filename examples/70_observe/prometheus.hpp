@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "residency/core/event.hpp"
+#include "residency/core/measure/event.hpp"
 
 /// Counts events, and writes the counts in Prometheus's text format, version 0.0.4. The engine's thread calls handle(), any thread text().
 class PrometheusExporter {

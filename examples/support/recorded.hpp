@@ -8,12 +8,12 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/stall_report.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/stall_report.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
-#include "residency/interop/html_report.hpp"
-#include "residency/interop/pass_timeline.hpp"
-#include "residency/interop/timeline_recorder.hpp"
+#include "residency/timeline/html_report.hpp"
+#include "residency/timeline/pass_timeline.hpp"
+#include "residency/timeline/timeline_recorder.hpp"
 
 namespace examples {
 

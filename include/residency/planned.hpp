@@ -5,6 +5,6 @@
 // What programs with the preset Planned include: residency.hpp, and the planner. It takes several times as long to compile as
 // residency.hpp, see benchmarks/compile_time.
 
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/residency.hpp"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // expect: pool::Virtual maps a whole image by a plan: it goes with evict::Planned and prefetch::Planned
 // lines: 20
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/queues.hpp"

@@ -3,7 +3,7 @@
 // expect: deleted
 // expect: writable
 // lines: 20
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/queues.hpp"

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/interop/aoti.hpp"
+#include "residency/aoti/aoti.hpp"
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/interop/aoti.hpp"
+#include "residency/aoti/aoti.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/compiled/exported.hpp"

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "residency/aoti/aoti.hpp"
 #include "residency/format/program.hpp"
-#include "residency/interop/aoti.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/compiled/exported.hpp"

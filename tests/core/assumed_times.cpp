@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "residency/core/measure_link.hpp"
-#include "residency/core/plan_factory.hpp"
+#include "residency/core/measure/measure_link.hpp"
+#include "residency/core/planned/plan_factory.hpp"
 #include "tests/support/streaming.hpp"
 
 namespace assumed_times_test {

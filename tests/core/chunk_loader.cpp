@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/chunk_loader.hpp"
+#include "residency/core/planned/chunk_loader.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/chunk_miss_handler.hpp"
+#include "residency/core/planned/chunk_miss_handler.hpp"
 
 #include <doctest/doctest.h>
 

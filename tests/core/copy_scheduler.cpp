@@ -3,7 +3,7 @@
 
 // What follows from a record that failed, or that was never made.
 
-#include "residency/core/copy_scheduler.hpp"
+#include "residency/core/engine/copy_scheduler.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "residency/core/order_learner.hpp"
+#include "residency/core/engine/order_learner.hpp"
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/core/compositions.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // What a handler of events is told, by every composition. Kernels compare every byte meanwhile.
-#include "residency/core/event.hpp"
+#include "residency/core/measure/event.hpp"
 
 #include <doctest/doctest.h>
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "residency/core/lease.hpp"
+#include "residency/core/engine/lease.hpp"
 #include "residency/planned.hpp"
 #include "tests/core/compositions.hpp"
 

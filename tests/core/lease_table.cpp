@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/lease_table.hpp"
+#include "residency/core/engine/lease_table.hpp"
 
 #include <doctest/doctest.h>
 

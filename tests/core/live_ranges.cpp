@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/live_ranges.hpp"
+#include "residency/core/planned/live_ranges.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "residency/core/chunk_table.hpp"
+#include "residency/core/planned/chunk_table.hpp"
 #include "residency/plan/planner.hpp"
 #include "tests/support/planning.hpp"
 

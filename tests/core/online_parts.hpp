@@ -13,9 +13,9 @@
 #include <span>
 #include <vector>
 
-#include "residency/core/pool_resizer.hpp"
-#include "residency/core/storage_cache.hpp"
-#include "residency/core/transport_interface.hpp"
+#include "residency/core/engine/transport_interface.hpp"
+#include "residency/core/online/pool_resizer.hpp"
+#include "residency/core/online/storage_cache.hpp"
 #include "residency/evict/queues.hpp"
 #include "residency/pool/slab.hpp"
 #include "residency/transport/pinned.hpp"

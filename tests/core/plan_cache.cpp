@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Which plans are known.
-#include "residency/core/plan_factory.hpp"
+#include "residency/core/planned/plan_factory.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/plan_player.hpp"
+#include "residency/core/planned/plan_player.hpp"
 
 #include <doctest/doctest.h>
 
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/chunk_table.hpp"
+#include "residency/core/planned/chunk_table.hpp"
 #include "tests/core/planned_parts.hpp"
 
 namespace plan_player_test {

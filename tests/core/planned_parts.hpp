@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/chunk_loader.hpp"
-#include "residency/core/chunk_miss_handler.hpp"
-#include "residency/core/chunk_store.hpp"
-#include "residency/core/plan_factory.hpp"
-#include "residency/core/plan_player.hpp"
-#include "residency/core/transport_interface.hpp"
-#include "residency/core/unrecorded_uses.hpp"
+#include "residency/core/engine/transport_interface.hpp"
+#include "residency/core/planned/chunk_loader.hpp"
+#include "residency/core/planned/chunk_miss_handler.hpp"
+#include "residency/core/planned/chunk_store.hpp"
+#include "residency/core/planned/plan_factory.hpp"
+#include "residency/core/planned/plan_player.hpp"
+#include "residency/core/planned/unrecorded_uses.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/transport/pinned.hpp"
 #include "tests/support/streaming.hpp"
@@ -27,8 +27,8 @@
 namespace planned_parts {
 
 using namespace streaming;
+using residency::AccessPoint;
 using residency::StorageId;
-using residency::core::AccessPoint;
 using residency::core::ChunkStore;
 using residency::core::CurrentPlan;
 using residency::core::LeaseToken;

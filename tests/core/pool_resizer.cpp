@@ -3,7 +3,7 @@
 
 // Another cap, of a pool that can be resized and of one that cannot.
 
-#include "residency/core/pool_resizer.hpp"
+#include "residency/core/online/pool_resizer.hpp"
 
 #include <doctest/doctest.h>
 

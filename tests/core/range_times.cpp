@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Times of ranges of steps, shared over the steps.
-#include "residency/core/range_times.hpp"
+#include "residency/core/measure/range_times.hpp"
 
 #include <doctest/doctest.h>
 

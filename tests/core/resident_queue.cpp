@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/resident_store.hpp"
+#include "residency/core/planned/resident_queue.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/schedule_cursor.hpp"
+#include "residency/core/engine/schedule_cursor.hpp"
 
 #include <doctest/doctest.h>
 
@@ -17,13 +17,13 @@ namespace schedule_cursor_test {
 
 namespace {
 
+using residency::AccessPoint;
 using residency::Cycle;
 using residency::ErrorKind;
 using residency::Schedule;
 using residency::StepIndex;
 using residency::StorageId;
 using residency::WeightId;
-using residency::core::AccessPoint;
 using residency::core::ScheduleCursor;
 using streaming::must;
 

@@ -3,7 +3,7 @@
 
 // Speculative copies: how many pieces travel at once, what stops them, and what goes on.
 
-#include "residency/core/speculation.hpp"
+#include "residency/core/online/speculation.hpp"
 
 #include <doctest/doctest.h>
 

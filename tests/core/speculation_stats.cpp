@@ -3,7 +3,7 @@
 
 // What is learned of speculative copies: which leave first, when pieces of them are sent, and how large ones.
 
-#include "residency/core/speculation.hpp"
+#include "residency/core/online/speculation.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // What streams wait for bytes, and why, on a simulated device whose times are known. Kernels compare every byte meanwhile.
-#include "residency/core/stalls.hpp"
+#include "residency/core/measure/stalls.hpp"
 
 #include <doctest/doctest.h>
 

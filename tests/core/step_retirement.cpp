@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/step_retirement.hpp"
+#include "residency/core/planned/step_retirement.hpp"
 
 #include <doctest/doctest.h>
 

@@ -3,7 +3,7 @@
 
 // Who leaves for whom, and what is undone.
 
-#include "residency/core/storage_cache.hpp"
+#include "residency/core/online/storage_cache.hpp"
 
 #include <doctest/doctest.h>
 

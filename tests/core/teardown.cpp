@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "residency/broker/broker.hpp"
-#include "residency/interop/timeline_recorder.hpp"
+#include "residency/timeline/timeline_recorder.hpp"
 #include "tests/core/compositions.hpp"
 #include "tests/support/child.hpp"
 

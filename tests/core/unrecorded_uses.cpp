@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/core/unrecorded_uses.hpp"
+#include "residency/core/planned/unrecorded_uses.hpp"
 
 #include <doctest/doctest.h>
 

@@ -4,8 +4,8 @@
 """Checks the documents against the tree.
 
     check.py            fails if the document names a file, class or test that does not exist, if a contract has no test, if a
-                        class of include/ has no comment or no row in the table of classes, or if a header includes a folder
-                        that is not above its own in the list of folders; also if a document (the README, docs/, .github/, those
+                        class of include/ has no comment or no row in the table of classes, or if a header includes a room
+                        that its row in the table of rooms does not name; also if a document (the README, docs/, .github/, those
                         of examples/) has a link that leads nowhere, names a file or a qualified name that is not there, or, in
                         docs/, has a block of C++ that is not a quotation of the file which its title names, or a table of options,
                         numbers, events or errors that lacks a name of its header, or has one that the header lacks
@@ -103,7 +103,7 @@ def tests():
 def table_of_classes():
     folders = {}
     for (name, file), sentence in classes().items():
-        folders.setdefault(file.split("/")[0] if "/" in file else "", []).append((name, file, sentence))
+        folders.setdefault(file.rpartition("/")[0], []).append((name, file, sentence))
     lines = []
     for folder in sorted(folders):
         lines += [f"**`{folder}/`**" if folder else "**At the top**", "", "| class | file | what it is |", "|---|---|---|"]
@@ -210,19 +210,29 @@ def problems(text, have=None, words=None):
 
 
 def wrong_includes(text):
-    """Headers that include a folder below their own in the list of folders. Those at the top include what they like."""
-    rank, found = {}, []
-    for number, row in enumerate(re.findall(r"^\| ((?:`\w+/` ?)+) \|", text, re.M)):
-        rank.update({folder: number for folder in re.findall(r"`(\w+)/`", row)})
-    include = ROOT / "include" / "residency"
-    found += [f"the list of folders lacks {path.name}/" for path in include.iterdir() if path.is_dir() and path.name not in rank]
-    for path in sorted(include.rglob("*.[hi]pp")):
-        own = path.relative_to(include).parts[0]
-        if path.name in ("presets.hpp", "cuda_presets.hpp"):  # a device with the compositions that residency::compiled has on it
+    """Headers that include a room which the row of their own does not name; rows that name what is below, or what nobody includes. The
+    files at the top are the base, which everybody includes, and umbrellas."""
+    may, found = {}, []
+    for room, touched in re.findall(r"^\| `([\w/]+)/` \|[^|\n]*\| ([^|\n]*) \|$", text, re.M):
+        names = re.findall(r"`([\w/]+)/`", touched)
+        found += [f"the room {room}/ may not touch {name}/, which is not above it" for name in names if name not in may]
+        may[room] = set(names)
+    include, unused = ROOT / "include" / "residency", {(room, name) for room in may for name in may[room]}
+    for path in sorted(path for ending in ("hpp", "ipp", "cuh", "h") for path in include.rglob(f"*.{ending}")):
+        file = path.relative_to(include)
+        own = next((str(folder) for folder in file.parents if str(folder) in may), None)
+        if own is None or own == "impl":  # the sources of residency::compiled
+            if own is None and len(file.parts) > 1:
+                found.append(f"the list of rooms lacks {file.parts[0]}/")
             continue
-        for target in re.findall(r'#include "residency/(\w+)/', path.read_text(encoding="utf-8")):
-            if own in rank and target != own and rank.get(target, len(rank)) >= rank[own]:
-                found.append(f"{path.relative_to(ROOT)} includes {target}/, which is not above {own}/ in the list of folders")
+        for target in re.findall(r'#include "residency/([\w/]+)/\w+\.\w+"', path.read_text(encoding="utf-8")):
+            target = target.removesuffix("/impl")
+            unused.discard((own, target))
+            # A device with the compositions that residency::compiled has on it, so that a program which includes the device has them.
+            is_presets = path.name in ("presets.hpp", "cuda_presets.hpp") and target == "impl"
+            if target not in may[own] | {own} and not is_presets:
+                found.append(f"{path.relative_to(ROOT)} includes {target}/, which {own}/ may not touch")
+    found += [f"the room {room}/ is said to touch {name}/, but does not" for room, name in sorted(unused)]
     return found
 
 
@@ -349,20 +359,20 @@ def members(file, kind, name):
 # Tables that name every member of a struct, name of an enumeration or call of a class: (page, heading, header, kind, name).
 TABLES = (
     ("reference.md", "Of a `Residency`", "core/residency.hpp", "class", "Residency"),
-    ("reference.md", "Of a pass", "core/pass.hpp", "class", "Pass"),
-    ("reference.md", "Of a lease", "core/lease.hpp", "class", "Lease"),
-    ("reference.md", "Of a ticket", "core/lease.hpp", "class", "Ticket"),
-    ("reference.md", "Of a captured pass", "core/captured_pass.hpp", "class", "CapturedPass"),
+    ("reference.md", "Of a pass", "core/engine/pass.hpp", "class", "Pass"),
+    ("reference.md", "Of a lease", "core/engine/lease.hpp", "class", "Lease"),
+    ("reference.md", "Of a ticket", "core/engine/lease.hpp", "class", "Ticket"),
+    ("reference.md", "Of a captured pass", "core/engine/captured_pass.hpp", "class", "CapturedPass"),
     ("reference.md", "Of a `Catalog`", "model/catalog.hpp", "class", "Catalog"),
     ("reference.md", "Of a `CatalogBuilder`", "model/catalog_builder.hpp", "class", "CatalogBuilder"),
     ("reference.md", "Of a `ScheduleBuilder`", "model/schedule_builder.hpp", "class", "ScheduleBuilder"),
-    ("reference.md", "`Counters`", "core/statistics.hpp", "struct", "Counters"),
-    ("reference.md", "`Statistics`", "core/statistics.hpp", "struct", "Statistics"),
-    ("reference.md", "`StallStatistics`", "core/stalls.hpp", "struct", "StallStatistics"),
-    ("reference.md", "`LearningReport`", "core/learning_report.hpp", "struct", "LearningReport"),
-    ("reference.md", "`LearningReport`", "core/learning_report.hpp", "enum class", "LearningReason"),
+    ("reference.md", "`Counters`", "core/measure/statistics.hpp", "struct", "Counters"),
+    ("reference.md", "`Statistics`", "core/measure/statistics.hpp", "struct", "Statistics"),
+    ("reference.md", "`StallStatistics`", "core/measure/stalls.hpp", "struct", "StallStatistics"),
+    ("reference.md", "`LearningReport`", "core/measure/learning_report.hpp", "struct", "LearningReport"),
+    ("reference.md", "`LearningReport`", "core/measure/learning_report.hpp", "enum class", "LearningReason"),
     ("reference.md", "`ResolvedBudget`", "budget/budget.hpp", "struct", "ResolvedBudget"),
-    ("reference.md", "`BudgetChange`", "core/statistics.hpp", "struct", "BudgetChange"),
+    ("reference.md", "`BudgetChange`", "core/measure/statistics.hpp", "struct", "BudgetChange"),
     ("reference.md", "Loading", "host/loading.hpp", "struct", "LoadOptions"),
     ("reference.md", "`LoadReport`", "host/loading.hpp", "struct", "LoadReport"),
     ("reference.md", "`Loading`", "host/loading.hpp", "class", "Loading"),
@@ -371,7 +381,7 @@ TABLES = (
     ("reference.md", "A broker", "broker/broker.hpp", "struct", "MemoryOptions"),
     ("reference.md", "A client that is a model", "broker/model_client.hpp", "class", "ModelClient"),
     ("reference.md", "A client that is memory", "broker/memory_client.hpp", "class", "MemoryClient"),
-    ("reference.md", "Events", "core/event.hpp", "enum class", "EventKind"),
+    ("reference.md", "Events", "core/measure/event.hpp", "enum class", "EventKind"),
     ("reference.md", "Errors", "error.hpp", "enum class", "ErrorKind"),
     ("own-policy.md", "Who leaves: an evictor", "evict/eviction_policy.hpp", "concept", "EvictionPolicy"),
     ("own-policy.md", "What comes next: a prefetcher", "prefetch/prefetch_policy.hpp", "concept", "PrefetchPolicy"),
@@ -380,13 +390,13 @@ TABLES = (
     ("c.md", "All functions", "c.h", "functions", "residency/c.h"),
     ("c.md", "All functions", "c.h", "struct", "residency_options"),
     ("device.md", "Its machine", "simulation/simulated_device.hpp", "struct", "Config"),
-    ("slow.md", "Which step waits, and for what", "core/stalls.hpp", "enum class", "StallCause"),
+    ("slow.md", "Which step waits, and for what", "core/measure/stalls.hpp", "enum class", "StallCause"),
 )
 # Which composition has which option: by the word in the table, the structs that have it.
 OPTIONS = {"planned": ("core/options.hpp", "PlannedOptions"), "online": ("core/options.hpp", "OnlineOptions")}
 POLICIES = {
-    "planned": ("core/planned_decider.hpp", "Config"),
-    "online": ("core/online_decider.hpp", "Config"),
+    "planned": ("core/planned/planned_decider.hpp", "Config"),
+    "online": ("core/online/online_decider.hpp", "Config"),
     "`Packed`": ("packed/packed_decider.hpp", "Config"),
     "`PackedExperts`": ("packed/packed_online_decider.hpp", "Config"),
 }
@@ -487,14 +497,15 @@ def trips(text):
     row = re.search(r"^\| `core::\w+` \|.*\n", text, re.M).group(0)
     case = re.search(r"“(C17: [^”]*)”", text).group(1)
     damage = {
-        "a file that is gone": text.replace("`core/decider.hpp`", "`core/decided.hpp`"),
+        "a file that is gone": text.replace("`core/engine/decider.hpp`", "`core/decided.hpp`"),
         "a name that is gone": text + "\n`PlannedDecider::no_such_function_anywhere()`\n",
         "a stop at the wrong file": text + "\n| 3 | `budget/budget.hpp` | `LeaseKeeper` |\n",
         "a class without a row": text.replace(row, ""),
         "a row without a class": text.replace(row, row + row.replace("core::", "core::No")),
         "a case that is gone": text.replace(case, case + " no more"),
         "a contract that is not stated": text.replace("- **C5** ", "- C5 "),
-        "an include against the order": text.replace("| `device/` |", "| `device_/` |").replace("| `core/` |", "| `device/` |"),
+        "a room that touches another": text.replace("| `model/` `codec/` `device/` |", "| `model/` `codec/` |", 1),
+        "a room that touches what is below": text.replace("| `model/` `codec/` `device/` |", "| `model/` `codec/` `device/` `core/` |", 1),
         "a contract without a test": re.sub(r"^\| C5 \|.*$", "| C5 | |", text, flags=re.M),
     }
     missed = [kind for kind, damaged in damage.items() if damaged == text or not problems(damaged, have, words)]

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "residency/model/trace_writer.hpp"
-#include "residency/packed/simulated.hpp"
 #include "residency/packed_experts.hpp"
 #include "residency/residency.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 #include "tests/docs/model.hpp"
 #include "tests/support/temporary_folder.hpp"
 

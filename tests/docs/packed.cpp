@@ -15,8 +15,8 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/packed.hpp"
-#include "residency/packed/simulated.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 #include "tests/docs/model.hpp"
 #include "tests/support/files.hpp"
 

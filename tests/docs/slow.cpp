@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/stall_report.hpp"
-#include "residency/interop/html_report.hpp"
-#include "residency/interop/simulated_timeline.hpp"
-#include "residency/interop/timeline_recorder.hpp"
+#include "residency/core/measure/stall_report.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "residency/timeline/html_report.hpp"
+#include "residency/timeline/simulated_timeline.hpp"
+#include "residency/timeline/timeline_recorder.hpp"
 #include "tests/docs/model.hpp"
 #include "tests/support/temporary_folder.hpp"
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/evict/eviction_policy.hpp"

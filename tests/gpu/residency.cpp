@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Residency on a real GPU: every weight that a kernel is given is checked by that kernel, with no host wait in between.
 #include "residency/core/residency.hpp"
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 
 #include <doctest/doctest.h>
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/queues.hpp"

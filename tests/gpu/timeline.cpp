@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// The timeline of real passes: the checks are those of tests/interop/timeline_recorder.cpp on the simulated device.
-#include "residency/interop/timeline_recorder.hpp"
+// The timeline of real passes: the checks are those of tests/timeline/timeline_recorder.cpp on the simulated device.
+#include "residency/timeline/timeline_recorder.hpp"
 
 #include <doctest/doctest.h>
 

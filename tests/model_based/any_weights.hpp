@@ -9,7 +9,7 @@
 #include <span>
 
 #include "residency/budget/budget.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"

@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"

@@ -19,7 +19,7 @@
 #include "residency/conformance/codec.hpp"
 #include "residency/format/open.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/packed/simulated.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 #include "tests/packed/support.hpp"
 #include "tests/support/files.hpp"
 

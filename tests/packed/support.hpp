@@ -19,8 +19,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/packed.hpp"
-#include "residency/packed/simulated.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "residency/simulation/simulated_unpacker.hpp"
 
 namespace packed_tests {
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Passes as graphs. Every kernel, eager or replayed, compares every byte under the checker.
-#include "residency/core/captured_pass.hpp"
+#include "residency/core/engine/captured_pass.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // What a handler of events is told of captured passes, and of storages that share chunks.
-#include "residency/core/event.hpp"
+#include "residency/core/measure/event.hpp"
 
 #include <doctest/doctest.h>
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Steps measured on the device, and the plan made of them.
-#include "residency/core/step_clock.hpp"
+#include "residency/core/measure/step_clock.hpp"
 
 #include <doctest/doctest.h>
 

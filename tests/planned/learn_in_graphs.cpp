@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/captured_pass.hpp"
-#include "residency/core/learning_report.hpp"
-#include "residency/core/step_clock.hpp"
-#include "residency/interop/timeline_recorder.hpp"
+#include "residency/core/engine/captured_pass.hpp"
+#include "residency/core/measure/learning_report.hpp"
+#include "residency/core/measure/step_clock.hpp"
+#include "residency/timeline/timeline_recorder.hpp"
 #include "tests/planned/support.hpp"
 
 namespace learn_in_graphs_test {

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // What a report of stalls says to change, and that the change does what it says.
-#include "residency/core/stall_report.hpp"
+#include "residency/core/measure/stall_report.hpp"
 
 #include <doctest/doctest.h>
 
@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/report_text.hpp"
+#include "residency/core/measure/report_text.hpp"
 #include "residency/plan/advice.hpp"
 #include "tests/planned/support.hpp"
 

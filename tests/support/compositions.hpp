@@ -4,7 +4,7 @@
 
 // Compositions that many test files use.
 
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/known_order.hpp"

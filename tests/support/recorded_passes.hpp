@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "residency/core/residency.hpp"
-#include "residency/interop/timeline_recorder.hpp"
+#include "residency/timeline/timeline_recorder.hpp"
 
 /// What a TimelineRecorder says of passes, held against what the passes were. The same on every device.
 namespace recorded {

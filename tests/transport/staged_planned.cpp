@@ -10,7 +10,7 @@
 
 #include <doctest/doctest.h>
 
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/pool/virtual.hpp"

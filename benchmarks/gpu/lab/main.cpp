@@ -19,7 +19,7 @@
 
 #include "benchmarks/gpu/lab/streamed.hpp"
 #include "benchmarks/gpu/pinned_weights.hpp"
-#include "residency/core/measure_link.hpp"
+#include "residency/core/measure/measure_link.hpp"
 #include "residency/evict/known_order.hpp"
 #include "residency/evict/queues.hpp"
 #include "residency/model/use_order.hpp"

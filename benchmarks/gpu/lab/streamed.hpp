@@ -12,7 +12,7 @@
 #include "benchmarks/gpu/record.hpp"
 #include "benchmarks/lab/any_policy.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "benchmarks/gpu/record.hpp"
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/evict/eviction_policy.hpp"

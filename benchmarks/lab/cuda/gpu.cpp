@@ -3,7 +3,7 @@
 
 #include "benchmarks/lab/cuda/gpu.hpp"
 
-#include "residency/core/measure_link.hpp"
+#include "residency/core/measure/measure_link.hpp"
 
 namespace lab {
 

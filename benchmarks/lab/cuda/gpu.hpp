@@ -14,12 +14,12 @@
 
 #include "benchmarks/lab/cuda/spin.hpp"
 #include "benchmarks/lab/gpu.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/device/cuda.hpp"
-#include "residency/interop/perfetto.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/packed/pinned_memory.hpp"
+#include "residency/timeline/perfetto.hpp"
 
 namespace lab {
 

@@ -3,7 +3,7 @@
 
 #include "benchmarks/lab/cuda/gpu.hpp"
 #include "benchmarks/lab/measure.hpp"
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"

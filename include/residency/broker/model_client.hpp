@@ -9,7 +9,7 @@
 
 #include "residency/broker/ledger.hpp"
 #include "residency/budget/budget.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {

@@ -4,7 +4,7 @@
 
 #include <type_traits>
 
-#include "residency/core/online_decider.hpp"
+#include "residency/core/online/online_decider.hpp"
 #include "residency/core/options.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/fwd.hpp"
@@ -16,7 +16,7 @@
 namespace residency { inline namespace RESIDENCY_ABI {
 namespace core {
 
-/// In core/planned_decider.hpp, which brings the planner: only programs that use a planned composition include it.
+/// In core/planned/planned_decider.hpp, which brings the planner: only programs that use a planned composition include it.
 template <pool::PlannedPool Pool>
 class PlannedDecider;
 

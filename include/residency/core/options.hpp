@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "residency/budget/budget.hpp"
-#include "residency/core/event.hpp"
-#include "residency/core/session.hpp"
+#include "residency/core/engine/session.hpp"
+#include "residency/core/measure/event.hpp"
 #include "residency/model/schedule.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

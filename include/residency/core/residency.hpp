@@ -13,12 +13,12 @@
 #include <vector>
 
 #include "residency/budget/budget.hpp"
-#include "residency/core/captured_pass.hpp"
 #include "residency/core/composition.hpp"
-#include "residency/core/lease.hpp"
-#include "residency/core/pass.hpp"
-#include "residency/core/session.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/engine/captured_pass.hpp"
+#include "residency/core/engine/lease.hpp"
+#include "residency/core/engine/pass.hpp"
+#include "residency/core/engine/session.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/fwd.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/dtype.hpp"

@@ -5,7 +5,7 @@
 // The presets of fwd.hpp on one device D, for programs that link residency::compiled: RESIDENCY_DETAIL_PRESETS(extern, D) says that
 // they are compiled elsewhere, RESIDENCY_DETAIL_PRESETS(, D) compiles them. At global scope.
 
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/core/residency.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/expected_use.hpp"

@@ -7,6 +7,7 @@
 #error "residency/impl/src_formats.hpp is for programs that are compiled with RESIDENCY_HEADER_ONLY=0, in every file"
 #endif
 
+#include "residency/aoti/impl/aoti_package.ipp"
 #include "residency/format/impl/aoti.ipp"
 #include "residency/format/impl/equal_storages.ipp"
 #include "residency/format/impl/executorch.ipp"
@@ -26,4 +27,3 @@
 #include "residency/format/impl/torch_tree.ipp"
 #include "residency/format/impl/view.ipp"
 #include "residency/format/impl/zip.ipp"
-#include "residency/interop/impl/aoti_package.ipp"

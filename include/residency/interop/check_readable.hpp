@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "residency/core/lease.hpp"
+#include "residency/core/engine/lease.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"

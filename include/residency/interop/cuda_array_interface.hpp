@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/lease.hpp"
+#include "residency/core/engine/lease.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/interop/check_readable.hpp"

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "residency/core/lease.hpp"
+#include "residency/core/engine/lease.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/interop/check_readable.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/core/event.hpp"
+#include "residency/core/measure/event.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

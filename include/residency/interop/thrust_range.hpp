@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <span>
 
-#include "residency/core/lease.hpp"
+#include "residency/core/engine/lease.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "residency/codec/task.hpp"
-#include "residency/core/decider.hpp"
-#include "residency/core/measure_link.hpp"
-#include "residency/core/plan_factory.hpp"
-#include "residency/core/planned_decider.hpp"
+#include "residency/core/engine/decider.hpp"
+#include "residency/core/measure/measure_link.hpp"
+#include "residency/core/planned/plan_factory.hpp"
+#include "residency/core/planned/planned_decider.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/packed/bound.hpp"
 #include "residency/packed/layout.hpp"

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/decider.hpp"
-#include "residency/core/online_decider.hpp"
-#include "residency/core/requirements_of.hpp"
+#include "residency/core/engine/decider.hpp"
+#include "residency/core/engine/requirements_of.hpp"
+#include "residency/core/online/online_decider.hpp"
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/catalog.hpp"

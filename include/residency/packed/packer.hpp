@@ -29,7 +29,7 @@ struct PackBatch {
 };
 
 /// Packs weights on a device. Its calls come from one thread at a time. CudaPacker (packed/cuda_packer.cuh) and SimulatedPacker
-/// (packed/simulated.hpp) are its models.
+/// (simulation/simulated_unpacker.hpp) are its models.
 template <Device D>
 class Packer {
 public:
@@ -48,7 +48,7 @@ public:
 };
 
 /// Turns packed bytes on a device into the weights that kernels read. Its calls come from one thread at a time; it outlives whoever was
-/// given it. CudaUnpacker (packed/cuda_unpacker.cuh) and SimulatedUnpacker (packed/simulated.hpp) are its models.
+/// given it. CudaUnpacker (packed/cuda_unpacker.cuh) and SimulatedUnpacker (simulation/simulated_unpacker.hpp) are its models.
 template <Device D>
 class Unpacker {
 public:

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "residency/codec/task.hpp"
-#include "residency/core/decider.hpp"
-#include "residency/core/unrecorded_uses.hpp"
+#include "residency/core/engine/decider.hpp"
+#include "residency/core/planned/unrecorded_uses.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"

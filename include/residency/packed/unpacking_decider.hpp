@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/decider.hpp"
+#include "residency/core/engine/decider.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "residency/budget/budget.hpp"
-#include "residency/core/learning_report.hpp"
+#include "residency/core/measure/learning_report.hpp"
 #include "residency/error.hpp"
 #include "residency/format/open.hpp"
 #include "residency/impl/c/model.hpp"

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "residency/budget/budget.hpp"
-#include "residency/core/statistics.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
 #include "residency/host/memory_limits.hpp"
 #include "residency/model/catalog.hpp"

@@ -1,0 +1,588 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/engine/event_sequence.hpp"
+#include "residency/core/engine/transport_interface.hpp"
+#include "residency/core/measure/event_hook.hpp"
+#include "residency/core/measure/measure_link.hpp"
+#include "residency/core/measure/stall_clock.hpp"
+#include "residency/core/measure/work_observer.hpp"
+#include "residency/device/device.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// A consumer stream: one that reads weights. Its index in the copy scheduler.
+using ConsumerId = std::uint32_t;
+/// A recorded point of the copy stream, or of a consumer stream: see EventSequence.
+using EventPoint = std::uint64_t;
+
+/// Orders copies and reads. Every copy follows the last recorded use of the bytes that it overwrites (the write-after-read hazard), and
+/// every read follows the arrival of the bytes that it reads. For each copy: the copy stream waits for the use, the transport enqueues the
+/// bytes, the arrival is recorded, the consumer stream waits for it. Blocks in the functions named drain, after a record that failed, and
+/// while EventSequence::max_points are outstanding.
+template <Device D>
+class CopyScheduler {
+public:
+    /// A use that could not be recorded. It is complete once the device has been drained.
+    static constexpr EventPoint lost = UINT64_MAX;
+
+    CopyScheduler() = default;
+    CopyScheduler(const CopyScheduler&) = delete;
+    CopyScheduler& operator=(const CopyScheduler&) = delete;
+    ~CopyScheduler() { close(); }
+
+    /// `host_waits` counts the times that the host waits for the device here; it outlives this object. On failure nothing is left behind.
+    [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
+                              std::uint32_t outstanding, std::uint64_t& host_waits);
+    /// Copies and their arrivals are told from now on.
+    void tell(EventHook& events) noexcept { events_ = &events; }
+    /// Copies are timed from now on.
+    void time(StallClock<D>& stalls) noexcept { stalls_ = &stalls; }
+    /// Long copies are timed from now on, for link_rate(). Precondition: open.
+    [[nodiscard]] Status watch_link() { return link_watch_.open(*device_); }
+    /// Reads what is complete. Bytes per second that two long copies have reached; 0: none yet, or they are not timed.
+    [[nodiscard]] Result<double> link_rate() {
+        if (auto read = link_watch_.collect(*device_); !read) { return read.error(); }
+        return link_watch_.bytes_per_second();
+    }
+    /// Precondition: drained, or abandoned.
+    void close() noexcept;
+    /// The device is broken: forgets what it holds without a device call.
+    void abandon() noexcept;
+
+    /// A pass begins. Consumers are looked up again, since a stream handle of the last pass may name a new stream.
+    [[nodiscard]] Status begin_pass();
+    /// The first failure of the transport's own threads; success if it has none.
+    [[nodiscard]] Status transport_status() const;
+    /// Who is told of copies to the device from now on; null: nobody.
+    void observe(WorkObserver<D>* observer) noexcept { observer_ = observer; }
+    /// The consumer for a stream. The first time in a pass, the stream is ordered after everything recorded for that handle.
+    [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
+    [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }
+    [[nodiscard]] typename D::Stream stream_of(ConsumerId id) const noexcept { return consumers_[id]->events.stream(); }
+    [[nodiscard]] bool used_in_this_pass(ConsumerId id) const noexcept { return consumers_[id]->pass == pass_; }
+    /// An open lease reads on the consumer. Until it is released as often as it was retained, it keeps its stream.
+    void retain(ConsumerId id) noexcept { ++consumers_[id]->leases; }
+    void release(ConsumerId id) noexcept { --consumers_[id]->leases; }
+
+    /// An error if the stream is being captured by the caller: events that others wait for must not become part of the caller's graph.
+    [[nodiscard]] Status refuse_capture(ConsumerId id) {
+        const auto allowed = refuse_capture(*consumers_[id]);
+        return allowed ? Status{} : Status{allowed.error()};
+    }
+    /// Records a use of these storages: all work enqueued on the consumer's stream so far. On failure they count as in use until the
+    /// device has been drained.
+    [[nodiscard]] Result<EventPoint> record_use(ConsumerId id, std::span<const StorageId> storages);
+    [[nodiscard]] EventPoint last_point(ConsumerId id) const noexcept { return consumers_[id]->events.last(); }
+    /// The caller captures reads into a graph, which may run at any time from now on.
+    void note_foreign_graph() noexcept { is_in_foreign_graph_ = true; }
+    /// Notes a use that needs no record of its own: join_streams() records all of them once.
+    void note_use(ConsumerId id) noexcept { consumers_[id]->has_unrecorded_use = true; }
+
+    /// The copy stream waits for a point of a consumer. Enqueues nothing if it has waited for that point before.
+    [[nodiscard]] Status copy_stream_wait(ConsumerId id, EventPoint point);
+    /// Whether the copy stream already waits for every recorded use of a storage.
+    [[nodiscard]] bool is_free_to_overwrite(StorageId storage) const noexcept;
+    /// Whether every recorded use of a storage is known to be complete.
+    [[nodiscard]] bool is_unused(StorageId storage) const noexcept;
+    /// Asks the device which uses and copies are complete. Does not block.
+    [[nodiscard]] Status poll();
+    /// The copy stream waits for every recorded use of a storage.
+    [[nodiscard]] Status copy_stream_wait_for_uses(StorageId storage);
+    /// The copy stream waits for every recorded use.
+    [[nodiscard]] Status copy_stream_wait_for_all_uses();
+
+    /// Enqueues copies that start together, and records their arrival.
+    [[nodiscard]] Result<EventPoint> transfer(std::span<const transport::Fetch> fetches);
+    /// Enqueues a copy within the device, on the copy stream.
+    [[nodiscard]] Status copy_within_device(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+        const Copy copy{to, from, bytes};
+        return device_->copy({&copy, 1}, copy_stream_);
+    }
+    /// Blocks. Copies from or to memory of the host, which are complete when it returns; after a failure await_unrecorded_copies() waits for
+    /// them.
+    [[nodiscard]] Status copy_and_wait(std::span<const Copy> copies) {
+        has_unrecorded_copy_ = true;
+        auto copied = device_->copy(copies, copy_stream_);
+        auto drained = drain();
+        return copied ? std::move(drained) : std::move(copied);
+    }
+    /// Whether a consumer's stream has to be made to wait for an arrival.
+    [[nodiscard]] bool must_wait(ConsumerId id, EventPoint arrival) const noexcept {
+        return arrival > consumers_[id]->arrived && !copies_.known_complete(arrival);
+    }
+    /// A consumer waits for an arrival. Enqueues nothing if it has waited for that arrival, or a later one, before. `is_allowed`:
+    /// refuse_capture() has just said so.
+    [[nodiscard]] Status stream_wait_arrival(ConsumerId id, EventPoint arrival, bool is_allowed = false) {
+        ConsumerStream& consumer = *consumers_[id];
+        return arrival <= consumer.arrived ? Status{} : stream_wait_new_arrival(consumer, arrival, is_allowed);
+    }
+    /// The stream of `first` waits for the last recorded point of `second`.
+    [[nodiscard]] Status wait_for_last_point(ConsumerId first, ConsumerId second) {
+        return consumers_[second]->events.order_after(last_point(second), stream_of(first));
+    }
+
+    /// The stream of `first` waits for all work of `second`, uses that were only noted included.
+    [[nodiscard]] Status join_streams(ConsumerId first, ConsumerId second);
+
+    /// From here on, work on `stream`, on the copy stream and on every consumer stream becomes part of a graph, with points of its own. On
+    /// failure nothing is being captured.
+    [[nodiscard]] Status begin_capture(typename D::Stream stream)
+        requires CapturingDevice<D>;
+    /// Ends the capture: the graph, or the failure. Restores the points from before the capture.
+    [[nodiscard]] auto end_capture()
+        requires CapturingDevice<D>
+    {
+        // Every forked stream is joined, whatever failed before: a stream that is left in a capture cannot be used any more.
+        auto joined = join_capture(copy_stream_);
+        for (const auto& consumer : consumers_) {
+            if (consumer->events.stream() == captured_stream_) { continue; }
+            if (auto back = join_capture(consumer->events.stream()); !back) { joined = std::move(back); }
+        }
+        auto graph = device_->end_capture(captured_stream_);
+        if (const auto open = device_->is_capturing(captured_stream_); !graph && open && *open) {
+            if (const auto ended = device_->end_capture(captured_stream_)) {
+                static_cast<void>(device_->destroy_graph(*ended).has_value());
+            }
+        }
+        copies_.swap(outside_copies_);
+        outside_copies_.close();
+        consumers_.swap(outside_consumers_);
+        outside_consumers_.clear();
+        in_capture_ = false;
+        release_capture_events();
+        if (graph && !joined) {
+            static_cast<void>(device_->destroy_graph(*graph).has_value());
+            graph = joined.error();
+        }
+        return graph;
+    }
+    /// A consumer waits for every arrival and for every recorded point of the others: what a graph launch needs.
+    [[nodiscard]] Status order_after_everything(ConsumerId id);
+    /// Records a point of the copy stream without a copy.
+    [[nodiscard]] Result<EventPoint> record_arrival() { return copies_.record(); }
+    /// Records a point of a consumer that is a use of no storage.
+    [[nodiscard]] Result<EventPoint> record_point(ConsumerId id) { return consumers_[id]->events.record(); }
+
+    [[nodiscard]] typename D::Stream copy_stream() const noexcept { return copy_stream_; }
+    [[nodiscard]] Status poll_arrivals() {
+        auto polled = copies_.poll();
+        tell_arrivals();
+        return polled;
+    }
+    [[nodiscard]] bool has_arrived(EventPoint arrival) const noexcept { return copies_.known_complete(arrival); }
+    [[nodiscard]] EventPoint last_arrival() const noexcept { return copies_.last(); }
+
+    /// Blocks until all recorded uses and all copies are complete.
+    [[nodiscard]] Status drain();
+    /// Blocks until all uses are complete, those that were only noted and those of the caller's graphs included: for these it waits for the
+    /// whole device.
+    [[nodiscard]] Status drain_all() {
+        return is_in_foreign_graph_ || has_orphaned_use_ || has_unrecorded_use() ? drain_device() : drain();
+    }
+    /// Blocks until the whole device is idle: work without a record is complete, too.
+    [[nodiscard]] Status drain_device();
+    [[nodiscard]] bool is_open() const noexcept { return has_stream_; }
+    /// Whether copies may be under way that nobody can wait for, since calls failed.
+    [[nodiscard]] bool has_unrecorded_copies() const noexcept { return has_unrecorded_copy_; }
+    /// Blocks until the device is idle, where there may be such copies. Otherwise nothing happens.
+    [[nodiscard]] Status await_unrecorded_copies() { return has_unrecorded_copy_ ? drain_device() : Status{}; }
+    [[nodiscard]] TransportInterface<D>& transport() noexcept { return *transport_; }
+
+private:
+    struct ConsumerStream {
+        EventSequence<D> events;
+        std::vector<EventPoint> last_use;  // by storage; 0: none
+        EventPoint arrived = 0;            // the last arrival that its stream waits for
+        EventPoint waits = 0;              // the last of its points that the copy stream waits for
+        std::uint64_t pass = 0;
+        std::uint64_t leases = 0;  // open ones that read there
+        bool has_unrecorded_use = false;
+    };
+
+    [[nodiscard]] bool has_unrecorded_use() const noexcept {
+        for (const auto& consumer : consumers_) {
+            if (consumer->has_unrecorded_use) { return true; }
+        }
+        return false;
+    }
+    void tell_arrivals() noexcept {
+        if (events_ == nullptr || in_capture_) { return; }
+        events_->tell_arrivals([&](EventPoint arrival) { return has_arrived(arrival); });
+    }
+    [[nodiscard]] Status stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival, bool is_allowed);
+    [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
+    [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
+    [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
+
+    /// The captured stream waits for `stream`. Tries twice, so that the capture can end after one failure.
+    [[nodiscard]] Status join_capture(typename D::Stream stream);
+    void release_capture_events() noexcept {
+        for (const auto event : capture_events_) { static_cast<void>(device_->destroy_event(event).has_value()); }
+        capture_events_.clear();
+    }
+
+    D* device_ = nullptr;
+    std::size_t storages_ = 0;
+    std::uint32_t outstanding_ = 0;
+    std::uint64_t* host_waits_ = nullptr;
+    typename D::Stream copy_stream_{};
+    bool has_stream_ = false;
+    bool has_unrecorded_copy_ = false;  // neither its arrival could be recorded nor its stream be drained
+    bool is_in_foreign_graph_ = false;
+    bool has_orphaned_use_ = false;  // unrecorded, on a stream that no consumer stands for any more
+    EventSequence<D> copies_;
+    std::unique_ptr<TransportInterface<D>> transport_;
+    WorkObserver<D>* observer_ = nullptr;
+    std::vector<std::unique_ptr<ConsumerStream>> consumers_;
+    std::uint64_t pass_ = 0;
+
+    bool in_capture_ = false;
+    typename D::Stream captured_stream_{};
+    typename D::Event fork_{}, join_{};
+    std::vector<typename D::Event> capture_events_;
+    EventSequence<D> outside_copies_;  // during a capture: the points outside of it
+    std::vector<std::unique_ptr<ConsumerStream>> outside_consumers_;
+    EventHook* events_ = nullptr;  // null: nobody is told
+    LinkWatch<D> link_watch_;
+    StallClock<D>* stalls_ = nullptr;  // null: nothing is timed
+};
+
+template <Device D>
+Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
+                              std::uint32_t outstanding, std::uint64_t& host_waits) {
+    device_ = &device;
+    host_waits_ = &host_waits;
+    storages_ = catalog.storages().size();
+    outstanding_ = outstanding;
+    auto stream = device.create_stream();
+    if (!stream) { return stream.error(); }
+    copy_stream_ = *stream;
+    has_stream_ = true;
+    if (auto opened = copies_.open(device, copy_stream_, outstanding, host_waits); !opened) { return opened; }
+    transport_ = std::move(transport);
+    if (auto opened = transport_->open(device, catalog); !opened) {
+        transport_.reset();
+        return opened;
+    }
+    return {};
+}
+
+template <Device D>
+void CopyScheduler<D>::close() noexcept {
+    consumers_.clear();
+    copies_.close();
+    if (device_ != nullptr) { link_watch_.close(*device_); }
+    if (transport_) { transport_->close(); }
+    transport_.reset();
+    if (has_stream_) { static_cast<void>(device_->destroy_stream(copy_stream_).has_value()); }
+    has_stream_ = false;
+}
+
+template <Device D>
+void CopyScheduler<D>::abandon() noexcept {
+    for (auto& consumer : consumers_) { consumer->events.abandon(); }
+    copies_.abandon();
+    link_watch_.abandon();
+    if (transport_) { transport_->abandon(); }
+    has_stream_ = false;
+}
+
+template <Device D>
+Status CopyScheduler<D>::begin_pass() {
+    ++pass_;
+    return poll_arrivals();
+}
+
+template <Device D>
+Status CopyScheduler<D>::transport_status() const {
+    return transport_ ? transport_->status() : Status{};
+}
+
+template <Device D>
+Result<ConsumerId> CopyScheduler<D>::consumer(typename D::Stream stream) {
+    for (ConsumerId id = 0; id < consumers_.size(); ++id) {
+        ConsumerStream& consumer = *consumers_[id];
+        if (consumer.events.stream() == stream) {
+            if (consumer.pass != pass_) {
+                if (auto done = renew(consumer, stream); !done) { return done.error(); }
+            }
+            return id;
+        }
+    }
+    return add_consumer(stream);
+}
+
+template <Device D>
+Result<EventPoint> CopyScheduler<D>::record_use(ConsumerId id, std::span<const StorageId> storages) {
+    ConsumerStream& consumer = *consumers_[id];
+    auto point = refuse_capture(consumer);
+    if (point) { point = consumer.events.record(); }
+    const EventPoint last = point ? *point : lost;
+    for (const StorageId storage : storages) { consumer.last_use[index(storage)] = last; }
+    return point;
+}
+
+template <Device D>
+Status CopyScheduler<D>::copy_stream_wait(ConsumerId id, EventPoint point) {
+    ConsumerStream& consumer = *consumers_[id];
+    if (point == lost) { return drain_device(); }
+    if (point <= consumer.waits || consumer.events.known_complete(point)) { return {}; }
+    if (stalls_ != nullptr && !in_capture_) {  // of what is complete already, no copy has to wait for room
+        if (auto polled = consumer.events.poll(); !polled) { return polled; }
+        if (consumer.events.known_complete(point)) { return {}; }
+        stalls_->copy_waits();
+    }
+    if (auto done = consumer.events.order_after(point, copy_stream_); !done) { return done; }
+    consumer.waits = point;
+    return {};
+}
+
+template <Device D>
+bool CopyScheduler<D>::is_free_to_overwrite(StorageId storage) const noexcept {
+    for (const auto& consumer : consumers_) {
+        const EventPoint use = consumer->last_use[index(storage)];
+        if (use == lost || (use > consumer->waits && !consumer->events.known_complete(use))) { return false; }
+    }
+    return true;
+}
+
+template <Device D>
+bool CopyScheduler<D>::is_unused(StorageId storage) const noexcept {
+    for (const auto& consumer : consumers_) {
+        const EventPoint use = consumer->last_use[index(storage)];
+        if (use == lost || !consumer->events.known_complete(use)) { return false; }
+    }
+    return true;
+}
+
+template <Device D>
+Status CopyScheduler<D>::poll() {
+    for (auto& consumer : consumers_) {
+        if (auto polled = consumer->events.poll(); !polled) { return polled; }
+    }
+    return poll_arrivals();
+}
+
+template <Device D>
+Status CopyScheduler<D>::copy_stream_wait_for_uses(StorageId storage) {
+    for (ConsumerId id = 0; id < consumers_.size(); ++id) {
+        if (auto done = copy_stream_wait(id, consumers_[id]->last_use[index(storage)]); !done) { return done; }
+        consumers_[id]->last_use[index(storage)] = 0;
+    }
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
+    for (ConsumerId id = 0; id < consumers(); ++id) {
+        if (auto waits = copy_stream_wait(id, last_point(id)); !waits) { return waits; }
+    }
+    return {};
+}
+
+template <Device D>
+Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
+    if (events_ != nullptr) { events_->copy_began(fetches); }  // before what is timed: the handler is the program's
+    if (observer_ != nullptr) { observer_->copies_begin(copy_stream_); }
+    const bool is_timed = stalls_ != nullptr && !in_capture_;
+    if (is_timed) { stalls_->copies_begin(copy_stream_); }
+    if (!in_capture_) { link_watch_.begins(*device_, fetches, copy_stream_); }
+    const auto sent = transport_->enqueue(fetches, copy_stream_);
+    link_watch_.ended(*device_, copy_stream_);
+    if (observer_ != nullptr) { observer_->copies_end(copy_stream_, fetches, sent ? copies_.last() + 1 : 0); }
+    // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
+    auto arrival = copies_.record();
+    if (!arrival) {
+        // Without a record nobody can wait for these bytes: they have to land before their memory is given to others. In a capture
+        // nothing has run.
+        if (!in_capture_) {
+            ++*host_waits_;
+            if (!device_->synchronize(copy_stream_)) { has_unrecorded_copy_ = true; }
+        }
+    }
+    if (is_timed) { stalls_->copies_end(copy_stream_, copies_.last()); }
+    if (events_ != nullptr) {
+        const bool are_coming = sent && arrival;
+        const Error* const error = !sent ? &sent.error() : !arrival ? &arrival.error() : nullptr;
+        events_->copy_ended(fetches, are_coming ? std::optional{*arrival} : std::nullopt, error);
+    }
+    if (!sent) { return sent.error(); }
+    return arrival;
+}
+
+template <Device D>
+Status CopyScheduler<D>::stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival, bool is_allowed) {
+    if (!copies_.known_complete(arrival)) {
+        if (!is_allowed) {
+            if (auto allowed = refuse_capture(consumer); !allowed) { return allowed.error(); }
+        }
+        if (auto done = copies_.order_after(arrival, consumer.events.stream()); !done) { return done; }
+    }
+    consumer.arrived = arrival;
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::join_streams(ConsumerId first, ConsumerId second) {
+    if (consumers_[second]->has_unrecorded_use) {
+        if (auto point = record_point(second); !point) { return point.error(); }
+        consumers_[second]->has_unrecorded_use = false;
+    }
+    return wait_for_last_point(first, second);
+}
+
+template <Device D>
+Status CopyScheduler<D>::begin_capture(typename D::Stream stream)
+    requires CapturingDevice<D>
+{
+    EventSequence<D> copies;
+    if (auto opened = copies.open(*device_, copy_stream_, outstanding_, *host_waits_); !opened) { return opened; }
+    copies.record_in_capture();
+    for (auto* event : {&fork_, &join_}) {
+        auto created = device_->create_event(Timing::off);
+        if (!created) {
+            release_capture_events();
+            return created.error();
+        }
+        *event = *created;
+        capture_events_.push_back(*created);
+    }
+    if (auto begun = device_->begin_capture(stream); !begun) {
+        release_capture_events();
+        return begun;
+    }
+    in_capture_ = true;
+    captured_stream_ = stream;
+    copies_.swap(copies);
+    outside_copies_.swap(copies);
+    consumers_.swap(outside_consumers_);
+    auto forked = device_->record(fork_, stream);
+    if (forked) { forked = device_->wait(copy_stream_, fork_); }
+    if (!forked) {
+        if (const auto graph = end_capture()) { static_cast<void>(device_->destroy_graph(*graph).has_value()); }
+    }
+    return forked;
+}
+
+template <Device D>
+Status CopyScheduler<D>::order_after_everything(ConsumerId id) {
+    if (auto waited = stream_wait_arrival(id, last_arrival()); !waited) { return waited; }
+    for (ConsumerId other = 0; other < consumers_.size(); ++other) {
+        if (other == id) { continue; }
+        if (auto joined = wait_for_last_point(id, other); !joined) { return joined; }
+    }
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::drain() {
+    for (const auto& consumer : consumers_) {
+        for (const EventPoint use : consumer->last_use) {
+            if (use == lost) { return drain_device(); }
+        }
+    }
+    ++*host_waits_;
+    for (auto& consumer : consumers_) {
+        if (auto done = consumer->events.drain(); !done) { return done; }
+    }
+    if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
+    copies_.assume_complete();
+    tell_arrivals();
+    has_unrecorded_copy_ = false;
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::drain_device() {
+    ++*host_waits_;
+    if (auto done = device_->synchronize(); !done) { return done; }
+    for (auto& consumer : consumers_) {
+        consumer->events.assume_complete();
+        consumer->has_unrecorded_use = false;
+        for (EventPoint& use : consumer->last_use) {
+            if (use == lost) { use = 0; }
+        }
+    }
+    has_orphaned_use_ = has_unrecorded_copy_ = false;
+    copies_.assume_complete();
+    tell_arrivals();
+    return {};
+}
+
+template <Device D>
+Status CopyScheduler<D>::renew(ConsumerStream& consumer, typename D::Stream stream) {
+    if (auto polled = consumer.events.poll(); !polled) { return polled; }
+    if (!consumer.events.is_idle()) {
+        if (auto allowed = refuse_capture(consumer); !allowed) { return allowed.error(); }
+        if (auto done = consumer.events.order_after(consumer.events.last(), stream); !done) { return done; }
+    }
+    consumer.arrived = 0;
+    consumer.pass = pass_;
+    return {};
+}
+
+template <Device D>
+Result<ConsumerId> CopyScheduler<D>::add_consumer(typename D::Stream stream) {
+    if (in_capture_ && !(stream == captured_stream_)) {
+        if (auto forked = device_->wait(stream, fork_); !forked) { return forked.error(); }
+    }
+    for (ConsumerId id = 0; id < consumers_.size(); ++id) {
+        ConsumerStream& consumer = *consumers_[id];
+        if (consumer.pass == pass_ || consumer.leases > 0) { continue; }
+        if (auto polled = consumer.events.poll(); !polled) { return polled.error(); }
+        if (!consumer.events.is_idle()) { continue; }
+        if (std::exchange(consumer.has_unrecorded_use, false)) { has_orphaned_use_ = true; }
+        consumer.events.rebind(stream);
+        consumer.arrived = 0;
+        consumer.pass = pass_;
+        return id;
+    }
+    auto consumer = std::make_unique<ConsumerStream>();
+    if (auto opened = consumer->events.open(*device_, stream, outstanding_, *host_waits_); !opened) {
+        return opened.error();
+    }
+    if (in_capture_) { consumer->events.record_in_capture(); }
+    consumer->last_use.resize(storages_);
+    consumer->pass = pass_;
+    consumers_.push_back(std::move(consumer));
+    return static_cast<ConsumerId>(consumers_.size() - 1);
+}
+
+template <Device D>
+Result<EventPoint> CopyScheduler<D>::refuse_capture(const ConsumerStream& consumer) {
+    if (in_capture_) { return EventPoint{0}; }
+    const auto capturing = device_->is_capturing(consumer.events.stream());
+    if (!capturing) { return capturing.error(); }
+    if (*capturing) {
+        return Error{ErrorKind::unsupported,
+                     "the stream is being captured, and this lease needs an event that a graph cannot hold: where "
+                     "everything is resident, bring it before the capture, by drain() of a planned composition, by a "
+                     "pass and drain() of others; where weights stream, use Residency::capture"};
+    }
+    return EventPoint{0};
+}
+
+template <Device D>
+Status CopyScheduler<D>::join_capture(typename D::Stream stream) {
+    const auto attempt = [&] {
+        auto done = device_->record(join_, stream);
+        return done ? device_->wait(captured_stream_, join_) : std::move(done);
+    };
+    auto joined = attempt();
+    if (!joined) { static_cast<void>(attempt().has_value()); }
+    return joined;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

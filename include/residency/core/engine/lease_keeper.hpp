@@ -1,0 +1,347 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "residency/core/engine/lease_table.hpp"
+#include "residency/core/engine/schedule_cursor.hpp"
+#include "residency/core/engine/session_state.hpp"
+#include "residency/core/engine/step_profiler.hpp"
+#include "residency/core/measure/statistics.hpp"
+#include "residency/error.hpp"
+#include "residency/model/access_point.hpp"
+#include "residency/model/ids.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// The open leases and tickets of a session: every storage that one of them covers has a lease count above 0, and every stream that one
+/// of them reads on waits for the arrival of its bytes.
+template <Device D>
+class LeaseKeeper {
+public:
+    using Stream = typename D::Stream;
+
+    LeaseKeeper(SessionState<D>& shared, StepProfiler<D>& profiler) : shared_{&shared}, profiler_{&profiler} {}
+
+    /// The access point of the next lease, to be written before hold().
+    [[nodiscard]] AccessPoint& next_access() { return leases_.next().access; }
+    /// Opens a lease on distinct storages at next_access(), on a stream, or a ticket without one. `storages` must outlive the lease unless
+    /// they are copied. On failure no lease is open, and the cursor is where it was.
+    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
+                                       const ScheduleCursor::Found& found, std::optional<Stream> stream);
+    /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
+    [[nodiscard]] Status use_on(LeaseId id, Stream stream);
+    /// The first stream of a lease; the default stream where the lease was ended with its capture.
+    [[nodiscard]] Stream stream(LeaseId id) const noexcept {
+        const LeaseRecord* const lease = leases_.find(id);
+        return lease == nullptr ? Stream{} : shared_->copy_scheduler.stream_of(lease->consumers.front());
+    }
+    /// Every stream of the lease waits for what an event of the caller stands for.
+    [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event);
+    /// An event of the caller now stands for the arrival of the bytes, and for all work on every stream of the lease so far. The first of
+    /// these streams waits for the others.
+    [[nodiscard]] Status record(LeaseId id, typename D::Event event);
+    /// Records the use on every stream of the lease. What fails is kept; the storages then count as in use until the device is drained.
+    void end(LeaseId id) noexcept;
+    /// Ends every lease without a record: the work that read by them never ran.
+    void revoke_all() noexcept {
+        leases_.close_all([&](const LeaseRecord& lease) {
+            count(lease.storages, -1);
+            shared_->decider->forget(lease.token);
+        });
+        open_steps_ = 0;
+    }
+
+    [[nodiscard]] std::uint64_t open_leases() const noexcept { return leases_.open_leases(); }
+    /// The lease of the last ended pass that was longest in the way.
+    [[nodiscard]] const HeldLease& held_lease() const noexcept {
+        return pass_ == shared_->counters.passes ? held_before_ : held_;
+    }
+    [[nodiscard]] bool covers(LeaseId id, StorageId storage) const noexcept {
+        const LeaseRecord* lease = leases_.find(id);
+        if (lease == nullptr) { return false; }
+        for (const StorageId covered : lease->storages) {
+            if (covered == storage) { return true; }
+        }
+        return false;
+    }
+
+private:
+    void count(std::span<const StorageId> storages, std::int32_t by) noexcept {
+        for (const StorageId storage : storages) {
+            shared_->states[index(storage)].leases += static_cast<std::uint32_t>(by);
+        }
+    }
+    [[nodiscard]] RESIDENCY_DETAIL_COLD static Error no_pass();
+    [[nodiscard]] RESIDENCY_DETAIL_COLD static Error ended_with_capture();
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
+    /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records. `is_allowed`: the stream is not captured.
+    [[nodiscard]] Status wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer, bool is_allowed);
+    void tell(EventKind kind, LeaseId id, const LeaseRecord& lease, StorageId storage) const noexcept {
+        shared_->events->of_lease(kind, lease.access, id.value(), storage);
+    }
+    RESIDENCY_DETAIL_COLD void tell_began(LeaseId id, const LeaseRecord& lease) const noexcept {
+        tell(EventKind::lease_began, id, lease, lease.storages.empty() ? no_storage : lease.storages.front());
+    }
+    RESIDENCY_DETAIL_COLD void tell_ended(LeaseId id, const LeaseRecord& lease) const noexcept {
+        if (!lease.consumers.empty()) { tell(EventKind::lease_ended, id, lease, no_storage); }
+    }
+    /// A lease or a ticket came about. Also asks, and tells, what has arrived; where the device cannot be asked, a later call says so.
+    RESIDENCY_DETAIL_COLD void tell_held(LeaseId id, const LeaseRecord& lease,
+                                         const ScheduleCursor::Found& found) const noexcept {
+        if (shared_->is_eager()) { static_cast<void>(shared_->copy_scheduler.poll_arrivals().has_value()); }
+        if (found.has_diverged) {
+            shared_->events->diverged(lease.access, lease.storages.empty() ? no_storage : lease.storages.front());
+        }
+        if (!lease.consumers.empty()) { tell_began(id, lease); }
+    }
+    /// Why a wait for a storage is one for a demand miss; unset: it is not.
+    [[nodiscard]] std::optional<StallCause> miss_of(StorageId storage) const noexcept {
+        const StorageState& state = shared_->states[index(storage)];
+        if (!state.was_missed) { return std::nullopt; }
+        if (state.was_evicted) { return StallCause::evicted; }
+        // In order and one at a time, no access misses what a plan brings.
+        const bool lacks_room = shared_->decider->bound().has_value() && leases_.open_leases() > 1;
+        return lacks_room ? StallCause::room : StallCause::unpredicted;
+    }
+    /// Lets a stream wait. If there is something to wait for, it is timed and told. `is_allowed`: the stream is not captured.
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Status wait_watched(LeaseId id, const LeaseRecord& lease, ConsumerId consumer,
+                                                            EventPoint arrival, bool is_allowed) {
+        CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+        if (!copy_scheduler.must_wait(consumer, arrival)) {
+            return copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
+        }
+        StorageId last = no_storage;
+        for (const StorageId storage : lease.storages) {
+            if (shared_->states[index(storage)].arrival == arrival) { last = storage; }
+        }
+        const bool is_timed = shared_->stalls && shared_->is_eager();
+        if (is_timed && !is_allowed) {
+            if (auto allowed = copy_scheduler.refuse_capture(consumer); !allowed) { return allowed; }
+            is_allowed = true;
+        }
+        const Stream stream = copy_scheduler.stream_of(consumer);
+        if (shared_->events) { tell(EventKind::wait_began, id, lease, last); }
+        if (is_timed) { shared_->stalls->wait_begins(stream); }
+        auto waited = copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
+        if (is_timed) {
+            const AccessPoint& access = lease.access;
+            const StepRange none{UINT32_MAX, UINT32_MAX};
+            shared_->stalls->wait_ended(stream, {access.step == AccessPoint::nowhere ? none : access.range(), last,
+                                                 arrival, shared_->counters.passes, miss_of(last)});
+        }
+        if (shared_->events) { tell(EventKind::wait_ended, id, lease, last); }
+        return waited;
+    }
+
+    /// A lease of steps has its first stream, or ends: `by` is 1 or -1. Those of earlier passes do not count: their kernels were launched.
+    void count_steps(const LeaseRecord& lease, std::int32_t by) noexcept {
+        if (!lease.access.is_whole || lease.pass != pass_) { return; }
+        open_steps_ += static_cast<std::uint32_t>(by);
+    }
+
+    /// A lease of this pass ends that is open over later steps than it may be.
+    void note_held(const LeaseRecord& lease, std::uint32_t until) noexcept {
+        if (lease.storages.empty()) { return; }
+        if (held_.storage == no_storage || until - lease.access.step > held_.until - held_.step) {
+            held_ = {lease.storages.front(), lease.access.step, until};
+        }
+    }
+
+    SessionState<D>* shared_;
+    StepProfiler<D>* profiler_;
+    LeaseTable leases_;
+    std::uint64_t pass_ = 0;        // that acquired last
+    std::uint32_t open_steps_ = 0;  // leases of whole steps on a stream that this pass acquired
+    HeldLease held_;                // of that pass
+    HeldLease held_before_;         // of the one before
+};
+
+template <Device D>
+Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool copy_storages,
+                                     const ScheduleCursor::Found& found, std::optional<Stream> stream) {
+    if (!shared_->is_pass_open) { return no_pass(); }
+    CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+    if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle.error(); }
+    if (!shared_->unread.empty()) { return unread(); }
+    std::optional<ConsumerId> consumer;
+    bool needs_record = false;
+    if (stream) {
+        auto known = copy_scheduler.consumer(*stream);
+        if (!known) { return known.error(); }
+        consumer = *known;
+        needs_record = shared_->decider->needs_record(storages);
+        if (needs_record) {
+            if (auto allowed = copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
+        }
+    }
+    LeaseRecord& lease = leases_.next();
+    const AccessPoint& access = lease.access;
+    WorkObserver<D>* const observer = shared_->pass_observer();
+    if (observer != nullptr && stream) { observer->read_comes(*stream); }
+    if (std::exchange(pass_, shared_->counters.passes) != shared_->counters.passes) {
+        open_steps_ = 0;
+        held_before_ = std::exchange(held_, {});
+    }
+    const bool is_timed = profiler_->lease_comes(access, stream, open_steps_ > 0);
+    const LeaseId id = leases_.open();
+    lease.pass = pass_;
+    lease.storages = storages;
+    if (copy_storages) {
+        lease.own.assign(storages.begin(), storages.end());
+        lease.storages = lease.own;
+    }
+    if (auto there = shared_->decider->ensure(storages, access, lease.token); !there) {
+        leases_.close(id);
+        return there.error();
+    }
+    count(storages, 1);
+    if (consumer) {
+        if (auto waited = wait_for_arrival(id, lease, *consumer, needs_record); !waited) {
+            count(storages, -1);
+            shared_->decider->forget(lease.token);
+            leases_.close(id);
+            return waited.error();
+        }
+    }
+    if (is_timed) { profiler_->lease_began(access, *stream); }
+    shared_->cursor.go_to({access.step_index, access.step, found.base});
+    shared_->counters.divergences += found.has_diverged ? 1U : 0U;
+    ++shared_->counters.acquires;
+    if (shared_->events) [[unlikely]] { tell_held(id, lease, found); }
+    return id;
+}
+
+template <Device D>
+Error LeaseKeeper<D>::no_pass() {
+    return {ErrorKind::wrong_state, "no pass is open: begin one, and acquire through it"};
+}
+
+template <Device D>
+Error LeaseKeeper<D>::unread() const {
+    return {ErrorKind::io, "bytes of " + shared_->catalog.describe(shared_->unread.front()) +
+                               " could not be read: the next pass brings them again"};
+}
+
+template <Device D>
+Error LeaseKeeper<D>::ended_with_capture() {
+    return {ErrorKind::wrong_state, "the lease was ended with the capture that it was acquired in"};
+}
+
+template <Device D>
+Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
+    LeaseRecord* const lease = leases_.find(id);
+    if (lease == nullptr) { return ended_with_capture(); }
+    auto consumer = shared_->copy_scheduler.consumer(stream);
+    if (!consumer) { return consumer.error(); }
+    for (const ConsumerId known : lease->consumers) {
+        if (known == *consumer) { return {}; }
+    }
+    const bool needs_record = shared_->decider->needs_record(lease->storages);
+    if (needs_record) {
+        if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
+    }
+    const bool was_ticket = lease->consumers.empty();
+    if (was_ticket) { profiler_->ticket_comes(); }
+    profiler_->interrupt();
+    WorkObserver<D>* const observer = shared_->pass_observer();
+    if (observer != nullptr) { observer->read_comes(stream); }
+    auto waited = wait_for_arrival(id, *lease, *consumer, needs_record);
+    if (shared_->events && waited && was_ticket) { tell_began(id, *lease); }
+    return waited;
+}
+
+template <Device D>
+Status LeaseKeeper<D>::wait_for(LeaseId id, typename D::Event event) {
+    const LeaseRecord* const lease = leases_.find(id);
+    if (lease == nullptr) { return ended_with_capture(); }
+    profiler_->interrupt();  // the step's time would hold that of the wait
+    for (const ConsumerId consumer : lease->consumers) {
+        const Stream stream = shared_->copy_scheduler.stream_of(consumer);
+        if (auto waited = shared_->device->wait(stream, event); !waited) { return waited; }
+    }
+    return {};
+}
+
+template <Device D>
+Status LeaseKeeper<D>::record(LeaseId id, typename D::Event event) {
+    const LeaseRecord* const lease = leases_.find(id);
+    if (lease == nullptr) { return ended_with_capture(); }
+    CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+    const ConsumerId first = lease->consumers.front();
+    for (const ConsumerId other : std::span{lease->consumers}.subspan(1)) {
+        // What others wait for must not become part of a capture of the caller's.
+        if (auto allowed = copy_scheduler.refuse_capture(other); !allowed) { return allowed; }
+        if (auto point = copy_scheduler.record_point(other); !point) { return point.error(); }
+        if (auto joined = copy_scheduler.wait_for_last_point(first, other); !joined) { return joined; }
+    }
+    return shared_->device->record(event, copy_scheduler.stream_of(first));
+}
+
+template <Device D>
+void LeaseKeeper<D>::end(LeaseId id) noexcept {
+    LeaseRecord* const found = leases_.find(id);
+    if (found == nullptr) { return; }
+    const LeaseRecord& lease = *found;
+    CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
+    std::optional<Stream> timed;
+    if (lease.access.is_whole && !lease.consumers.empty()) {
+        const Stream stream = copy_scheduler.stream_of(lease.consumers.front());
+        if (profiler_->lease_ends(lease.access, stream)) { timed = stream; }
+    }
+    bool is_recorded = true;
+    const bool needs_record = shared_->decider->needs_record(lease.storages);
+    const std::uint32_t now = shared_->cursor.place().step;
+    if (needs_record && lease.access.step + lease.token.undisturbed_steps < now && now != AccessPoint::nowhere &&
+        lease.pass == pass_) {
+        note_held(lease, now);
+    }
+    WorkObserver<D>* const observer = shared_->pass_observer();
+    for (const ConsumerId consumer : lease.consumers) {
+        if (observer != nullptr) { observer->read_ends(id.value(), copy_scheduler.stream_of(consumer)); }
+        if (!needs_record) {
+            copy_scheduler.note_use(consumer);
+        } else if (auto point = copy_scheduler.record_use(consumer, lease.storages); !point) {
+            shared_->keep_failure(point.error());
+            is_recorded = false;
+        }
+        copy_scheduler.release(consumer);
+    }
+    count(lease.storages, -1);
+    if (!lease.consumers.empty()) { count_steps(lease, -1); }
+    shared_->decider->released(lease.token, is_recorded);
+    if (timed) { profiler_->lease_ended(lease.access, *timed); }
+    if (shared_->events) [[unlikely]] { tell_ended(id, lease); }
+    leases_.close(id);
+}
+
+template <Device D>
+inline Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer, bool is_allowed) {
+    EventPoint arrival = 0;
+    for (const StorageId storage : lease.storages) {
+        arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
+    }
+    auto waited = shared_->is_watched ? wait_watched(id, lease, consumer, arrival, is_allowed)
+                                      : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
+    if (!waited) { return waited; }
+    const Stream stream = shared_->copy_scheduler.stream_of(consumer);
+    WorkObserver<D>* const observer = shared_->pass_observer();
+    if (observer != nullptr) { observer->read_begins({id.value(), lease.access, lease.storages, stream, arrival}); }
+    if (shared_->unpacks) {
+        if (auto unpacked = shared_->decider->unpack(lease.storages, consumer); !unpacked) {
+            if (observer != nullptr) { observer->read_ends(id.value(), stream); }
+            return unpacked;
+        }
+    }
+    if (lease.consumers.empty()) { count_steps(lease, 1); }
+    lease.consumers.push_back(consumer);
+    shared_->copy_scheduler.retain(consumer);
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

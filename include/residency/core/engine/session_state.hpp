@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "residency/core/engine/copy_scheduler.hpp"
+#include "residency/core/engine/decider.hpp"
+#include "residency/core/engine/order_learner.hpp"
+#include "residency/core/engine/schedule_cursor.hpp"
+#include "residency/core/measure/event_hook.hpp"
+#include "residency/core/measure/stall_clock.hpp"
+#include "residency/core/measure/statistics.hpp"
+#include "residency/core/measure/work_observer.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Whether work of a pass runs, or is recorded.
+enum class PassMode : std::uint8_t {
+    eager,             ///< it runs
+    captured,          ///< recorded by Session::capture
+    foreign_captured,  ///< recorded by a capture of the caller, with everything resident
+};
+
+/// A device's graphs; nothing on a device that cannot capture.
+template <Device D>
+struct GraphType {
+    struct type {};
+};
+template <CapturingDevice D>
+struct GraphType<D> {
+    using type = typename D::Graph;
+};
+template <Device D>
+using GraphOf = typename GraphType<D>::type;
+
+/// The device, catalog, storage states, counters, copy scheduler and decider of one session, shared by its parts (leases, budget, graphs,
+/// profiler, residents). The session owns it; it outlives all of them.
+template <Device D>
+struct SessionState {
+    D* device = nullptr;
+    Catalog catalog;
+    Catalog stored;  ///< the same storages, with the bytes in which they travel
+    ScheduleCursor cursor;
+    std::vector<StorageState> states;  ///< by storage
+    /// Storages of which the device may hold bytes that are not the source's, because a read failed: ascending. No lease begins before they
+    /// were brought again.
+    std::vector<StorageId> unread;
+    Counters counters;   ///< since construction
+    Counters last_pass;  ///< of the last pass that ended
+    CopyScheduler<D> copy_scheduler;
+    std::unique_ptr<Decider<D>> decider;
+    OrderLearner order;            ///< where the schedule comes from
+    std::optional<Error> failure;  ///< the first failure that no call could report
+    bool is_pass_open = false;
+    bool unpacks = false;                   ///< leases unpack what they cover: Decider::unpack
+    PassMode pass_mode = PassMode::eager;   ///< of the pass that is open, or of the last one
+    WorkObserver<D>* observer = nullptr;    ///< null: nobody observes
+    std::unique_ptr<EventHook> events;      ///< null: nobody is told
+    std::unique_ptr<StallClock<D>> stalls;  ///< null: nothing is timed
+    bool is_watched = false;                ///< events are told, or stalls timed
+
+    [[nodiscard]] const Schedule& schedule() const noexcept { return cursor.schedule(); }
+    [[nodiscard]] bool is_eager() const noexcept { return pass_mode == PassMode::eager; }
+    /// Who is told of the work of passes such as the one that is open, or the last one; null: nobody.
+    [[nodiscard]] WorkObserver<D>* pass_observer() const noexcept {
+        return pass_mode == PassMode::foreign_captured ? nullptr : observer;
+    }
+    void keep_failure(const Error& error) {
+        if (!failure) { failure = error; }
+        if (events) { events->failed(error); }
+    }
+    /// Keeps the failure of an operation that goes on without what failed.
+    void keep_failure(const Status& status) {
+        if (!status) { keep_failure(status.error()); }
+    }
+    /// Each of `unread` once, ascending.
+    void sort_unread() {
+        residency::detail::sort(unread);
+        unread.erase(std::unique(unread.begin(), unread.end()), unread.end());
+    }
+    /// Blocks until every recorded use and every copy is complete; then says, once, what the transport failed at, and brings what it could
+    /// not read again.
+    [[nodiscard]] Status drain() {
+        if (auto drained = copy_scheduler.drain_all(); !drained) { return drained; }
+        auto healthy = copy_scheduler.transport_status();
+        if (!healthy) {
+            copy_scheduler.transport().take_failure(unread);
+            sort_unread();
+        }
+        const bool brings = !unread.empty();
+        auto brought = bring_unread();
+        if (!healthy) { return healthy; }
+        if (!brought || !brings) { return brought; }
+        auto drained = copy_scheduler.drain_all();
+        return drained ? copy_scheduler.transport_status() : std::move(drained);
+    }
+    /// Enqueues copies of whole storages, which then arrive together. Nothing for none.
+    [[nodiscard]] Status send(std::span<const transport::Fetch> fetches) {
+        if (fetches.empty()) { return {}; }
+        auto arrival = copy_scheduler.transfer(fetches);
+        if (!arrival) { return arrival.error(); }
+        for (const transport::Fetch& fetch : fetches) {
+            states[index(fetch.storage)].arrival = *arrival;
+            counters.fetched_bytes += fetch.bytes;
+        }
+        ++counters.calls;
+        return {};
+    }
+    /// Appends what of a storage lies on the device. Precondition: drained.
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) {
+        const StorageState& state = states[index(id)];
+        if (state.placement != Placement::resident || decider->holds_residents()) {
+            return decider->append_present(id, fetches);
+        }
+        if (state.address != nullptr) { fetches.push_back({id, 0, stored.storage(id).bytes, state.address, true}); }
+        return {};
+    }
+    /// Between passes: waits for copies whose arrival could not be recorded, and copies again what a transport failed to bring. Blocks
+    /// if there is any of that, and then returns the failure of the transport, once.
+    [[nodiscard]] Status recover_failed_calls() {
+        if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle; }
+        return unread.empty() && copy_scheduler.transport_status() ? Status{} : drain();
+    }
+
+    /// Reads the stalls that are complete. What fails costs a measurement.
+    void collect_stalls() {
+        if (!stalls) { return; }
+        keep_failure(stalls->collect(decider->planned_step_seconds(), [&](const typename StallClock<D>::Stall& stall) {
+            if (!events) { return; }
+            events->stalled(stall.wait.pass, stall.wait.steps, stall.wait.storage, stall.time, stall.cause);
+        }));
+    }
+
+private:
+    /// Enqueues the copies of what is unread where it lies. Precondition: drained.
+    [[nodiscard]] Status bring_unread() {
+        if (unread.empty()) { return {}; }
+        std::vector<transport::Fetch> fetches;
+        for (const StorageId id : unread) {
+            const StorageState& state = states[index(id)];
+            if (state.leases > 0) {
+                return Error{ErrorKind::wrong_state, "bytes of " + catalog.describe(id) +
+                                                         " could not be read, and a lease covers it: end the lease, so "
+                                                         "that they can be brought again"};
+            }
+            if (auto appended = append_present(id, fetches); !appended) { return appended; }
+        }
+        if (auto sent = send(fetches); !sent) { return sent; }
+        unread.clear();
+        return {};
+    }
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,230 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/core/engine/decider.hpp"
+#include "residency/core/planned/chunk_loader.hpp"
+#include "residency/core/planned/chunk_store.hpp"
+#include "residency/core/planned/plan_player.hpp"
+#include "residency/core/planned/unrecorded_uses.hpp"
+#include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/plan/copy.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// The planned decider's demand misses: brings the chunks that an access needs and that the plan has not brought, all of them or none,
+/// and never over a leased chunk or another chunk of the access. After an access that took slots of the ring, the plan player verifies
+/// its calls for a pass.
+template <pool::PlannedPool Pool>
+class ChunkMissHandler {
+public:
+    using Device = typename Pool::Device;
+
+    /// Keeps the references.
+    ChunkMissHandler(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
+                     UnrecordedUses<Device>& uses, PlanPlayer<Pool>& player) noexcept
+        : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, player_{&player} {}
+
+    /// The store has adopted a plan that was made for `cap_bytes` device bytes.
+    void start(std::uint64_t cap_bytes);
+    /// A graph of the caller holds today's addresses: no resident leaves.
+    void note_foreign_graph() noexcept { is_in_foreign_graph_ = true; }
+    /// Brings those chunks of some storages that are not there. `is_planned`: the plan has brought all that their step needs. Blocks if a
+    /// chunk has to be mapped elsewhere, or a resident has to leave. Errors: budget if leases leave no room; those of device calls.
+    [[nodiscard]] Status bring(std::span<const StorageId> wanted, bool is_planned);
+
+private:
+    static constexpr std::uint32_t none = plan::none;
+
+    /// Makes sure that a missing chunk lies on a slot that may be overwritten: its own, else one of the ring or a new one within the cap,
+    /// else one of a resident. What no step reads takes nothing from the plan as long as the cap has room.
+    [[nodiscard]] Status make_room(std::uint32_t chunk);
+    /// Whether a slot may be overwritten: its chunk is neither leased nor wanted by this request, and no chunk of the request has it.
+    [[nodiscard]] bool is_free(std::uint32_t slot) const noexcept {
+        const std::uint32_t occupant = store_->table().occupant(slot);
+        return reserved_by_[slot] == none &&
+               (occupant == none || (wanted_in_[occupant] != request_ && !store_->is_leased(occupant)));
+    }
+    /// A free slot for a chunk, or none: of the ring, or a new one; else that of the resident which is needed last, counted from the current
+    /// step. Blocks for a new one.
+    [[nodiscard]] Result<std::uint32_t> find_place(std::uint32_t chunk);
+    /// A free slot of the ring from slot `first` on, or none.
+    [[nodiscard]] std::uint32_t find_in_ring(std::uint32_t first) const noexcept;
+    /// A new slot within the cap, or none.
+    [[nodiscard]] Result<std::uint32_t> add_slot();
+    [[nodiscard]] std::uint32_t find_resident() const noexcept;
+    [[nodiscard]] Error no_room_for(std::uint32_t chunk) const;
+
+    const DeciderContext<Device>* context_;
+    ChunkStore<Pool>* store_;
+    ChunkLoader<Pool>* loader_;
+    UnrecordedUses<Device>* uses_;
+    PlanPlayer<Pool>* player_;
+
+    std::uint64_t cap_bytes_ = 0;  // device bytes
+    bool is_in_foreign_graph_ = false;
+    std::uint64_t request_ = 0;             // counts the requests under this plan
+    std::vector<std::uint64_t> wanted_in_;  // by chunk: the last request that wanted it
+    std::vector<std::uint32_t>
+        reserved_by_;                     // by slot, of the current request: the missing chunk that takes it, or none
+    std::vector<std::uint32_t> missing_;  // chunks of the current request
+};
+
+template <pool::PlannedPool Pool>
+void ChunkMissHandler<Pool>::start(std::uint64_t cap_bytes) {
+    cap_bytes_ = cap_bytes;
+    is_in_foreign_graph_ = false;
+    request_ = 0;
+    wanted_in_.assign(store_->table().chunks(), 0);
+    missing_.reserve(store_->table().chunks());
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkMissHandler<Pool>::bring(std::span<const StorageId> wanted, bool is_planned) {
+    if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
+    const ChunkTable& table = store_->table();
+    ++request_;
+    missing_.clear();
+    bool touches_ring = false;
+    for (const StorageId id : wanted) {
+        for (const std::uint32_t chunk : store_->contents().chunks(id)) {
+            touches_ring = touches_ring || !table.stays(chunk) || !store_->is_at_home(chunk);
+            if (std::exchange(wanted_in_[chunk], request_) == request_) { continue; }
+            if (!table.is_there(chunk)) { missing_.push_back(chunk); }
+        }
+    }
+    // Calls of this pass may lag behind the access. When they come, they must not overwrite what it reads.
+    if (touches_ring && !(is_planned && missing_.empty())) { player_->verify_a_pass(); }
+    if (missing_.empty()) { return {}; }
+    // A misplaced chunk may lie where a missing one belongs.
+    if (auto sent = store_->send_unleased_home(); !sent) { return sent; }
+    reserved_by_.assign(table.slots(), none);
+    for (const std::uint32_t chunk : missing_) {
+        if (auto made = make_room(chunk); !made) { return made; }
+        reserved_by_[table.slot(chunk)] = chunk;
+    }
+    if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
+    player_->forget_ahead();
+    residency::detail::sort(missing_);
+    Status loaded = loader_->load(missing_);
+    for (const std::uint32_t chunk : missing_) {
+        for (const std::uint32_t s : store_->contents().storages(chunk)) { context_->states[s].demand_missed = true; }
+    }
+    return loaded;
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkMissHandler<Pool>::make_room(std::uint32_t chunk) {
+    const ChunkTable& table = store_->table();
+    if (table.slot(chunk) == none || !is_free(table.slot(chunk))) {
+        const auto place = find_place(chunk);
+        if (!place) { return place.error(); }
+        if (*place == none) { return no_room_for(chunk); }
+        if (!table.is_of_ring(*place) || table.stays(chunk)) {
+            if (auto included = uses_->record_residents(); !included) { return included; }
+        }
+        if (auto remapped = store_->remap_chunk(chunk, *place); !remapped) { return remapped; }
+        player_->verify_a_pass();
+    }
+    const std::uint32_t occupant = table.occupant(table.slot(chunk));
+    if (occupant != none && table.stays(occupant)) { player_->note_resident_eviction(occupant); }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Result<std::uint32_t> ChunkMissHandler<Pool>::find_place(std::uint32_t chunk) {
+    const std::uint32_t planned = store_->plan().slots_held();
+    std::uint32_t slot = none;
+    if (store_->plan().slot_of_chunk(chunk) != none) { slot = find_in_ring(0); }
+    if (slot == none) {
+        const auto added = add_slot();
+        if (!added) { return added; }
+        slot = *added;
+    }
+    if (slot == none) { slot = find_in_ring(planned); }
+    if (slot == none) { slot = find_in_ring(0); }
+    return slot == none ? find_resident() : slot;
+}
+
+template <pool::PlannedPool Pool>
+std::uint32_t ChunkMissHandler<Pool>::find_in_ring(std::uint32_t first) const noexcept {
+    const ChunkTable& table = store_->table();
+    for (std::uint32_t slot = first; slot < table.slots(); ++slot) {
+        if (table.is_of_ring(slot) && is_free(slot)) { return slot; }
+    }
+    return none;
+}
+
+template <pool::PlannedPool Pool>
+Result<std::uint32_t> ChunkMissHandler<Pool>::add_slot() {
+    if (store_->held_bytes() + store_->plan().chunk_bytes() > cap_bytes_) { return none; }
+    auto added = store_->add_slot();
+    if (!added && added.error().kind() == ErrorKind::out_of_memory) { return none; }
+    if (added) { reserved_by_.push_back(none); }
+    return added;
+}
+
+template <pool::PlannedPool Pool>
+std::uint32_t ChunkMissHandler<Pool>::find_resident() const noexcept {
+    const ChunkTable& table = store_->table();
+    const plan::Plan& plan = store_->plan();
+    // Residents of a one-shot plan are brought once per pass.
+    if (!plan.is_cyclic() || is_in_foreign_graph_) { return none; }
+    // The residents that are needed last: those of the steps before this one, the nearest step first.
+    const auto residents = plan.residents();
+    const auto next = static_cast<std::size_t>(
+        std::lower_bound(residents.begin(), residents.end(), player_->current_step(),
+                         [](const plan::Copy& copy, std::uint32_t step) { return copy.needed_by < step; }) -
+        residents.begin());
+    for (std::size_t back = 1; back <= residents.size(); ++back) {
+        const plan::Copy& resident = residents[(next + residents.size() - back) % residents.size()];
+        for (const std::uint32_t chunk : plan.chunks_of_copy(resident)) {
+            const std::uint32_t slot = plan.slot_of_chunk(chunk);
+            if (table.stays(chunk) && is_free(slot) && store_->may_leave(chunk)) { return slot; }
+        }
+    }
+    return none;
+}
+
+template <pool::PlannedPool Pool>
+Error ChunkMissHandler<Pool>::no_room_for(std::uint32_t chunk) const {
+    using residency::detail::in_bytes;
+    const plan::Plan& plan = store_->plan();
+    const ChunkTable& table = store_->table();
+    const auto chunks_asked = std::count(wanted_in_.begin(), wanted_in_.end(), request_);
+    const std::uint64_t asked = static_cast<std::uint64_t>(chunks_asked) * plan.chunk_bytes();
+    std::uint64_t leased = 0, held = 0;
+    for (const std::uint32_t occupant : table.occupants()) {
+        if (occupant == none || wanted_in_[occupant] == request_) { continue; }
+        const bool stays =
+            !store_->may_leave(occupant) || (table.stays(occupant) && (!plan.is_cyclic() || is_in_foreign_graph_));
+        leased += store_->is_leased(occupant) ? plan.chunk_bytes() : 0;
+        held += store_->is_leased(occupant) || stays ? plan.chunk_bytes() : 0;
+    }
+    std::string message = "no room for " +
+                          context_->catalog.describe(StorageId{store_->contents().storages(chunk).front()}) + ": " +
+                          in_bytes(asked) + " are asked for together (in chunks of " + in_bytes(plan.chunk_bytes()) +
+                          "), and of the budget of " + in_bytes(plan.budget_bytes()) + ", " + in_bytes(held) +
+                          " are leased beside them or stay; ";
+    message += leased > 0
+                   ? "end leases first, or plan for as many steps as are leased together: policies.leases_at_once"
+                   : "raise the budget, or ask for less at once; with policies.storages_at_once, the budget is "
+                     "checked for that number of storages when the Residency is made";
+    return Error{ErrorKind::budget, std::move(message),
+                 BudgetNumbers{asked, plan.budget_bytes(), held, plan.floor_bytes(), UINT32_MAX}};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,328 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "residency/core/engine/decider.hpp"
+#include "residency/core/planned/chunk_table.hpp"
+#include "residency/error.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// The image of the plan in force, mapped: table() says for each chunk on which slot it lies and for each slot whose bytes it holds, and
+/// the pool's mapping agrees with it, except while is_unmapped(). Nothing else maps device memory.
+///
+/// A chunk lies on the slot that the plan gives it, its *home*, which is none where no step reads it, or it is one of
+///  - misplaced_leased chunks: leased when the plan came into force, and their home could not be had. They go home when their leases
+///    have ended and their uses are complete.
+///  - remapped chunks: put on another slot by remap_chunk(), since their home is none, or was needed for something else at the same
+///    time.
+template <pool::PlannedPool Pool>
+class ChunkStore {
+public:
+    using Device = typename Pool::Device;
+    static constexpr std::uint32_t none = plan::none;
+
+    /// Keeps the reference.
+    ChunkStore(typename Pool::Config config, const DeciderContext<Device>& context)
+        : pool_{std::move(config)}, context_{&context} {}
+
+    [[nodiscard]] std::uint64_t chunk_bytes(const Device& device) const { return pool_.chunk_bytes(device); }
+
+    /// A plan comes into force: maps its image. Chunks of the same image that are leased, or that must not leave, keep their bytes and
+    /// addresses; of the others, what place_chunks() keeps. The rest is evicted. The streams are drained, except for reads of leased
+    /// chunks. Blocks. On failure the old plan is in force, and is_unmapped() or closed.
+    [[nodiscard]] Status adopt(plan::Plan plan);
+    [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+    /// Parts of the image may be unmapped since a call failed: the plan in force has to be adopted again.
+    [[nodiscard]] bool is_unmapped() const noexcept { return is_unmapped_; }
+    /// Counts the changes of the mapping.
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept { return mapping_generation_; }
+    /// Counts the changes of addresses: while it is the same, every storage has the same address.
+    [[nodiscard]] std::uint64_t address_generation() const noexcept { return address_generation_; }
+    /// Device bytes, as the driver counts them.
+    [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
+    [[nodiscard]] std::uint64_t peak_held_bytes() const noexcept { return peak_held_; }
+    /// Gives all device memory back until the next adopt(). The plan stays in force, is_unmapped(). Addresses are null meanwhile. Blocks. On
+    /// failure some of the memory is given back, and it may be called again. The streams are drained.
+    [[nodiscard]] Status suspend();
+    /// Precondition: the streams are drained.
+    void close() noexcept {
+        if (is_open_) { pool_.close(); }
+        is_open_ = false;
+    }
+    void abandon() noexcept {
+        if (is_open_) { pool_.abandon(); }
+        is_open_ = false;
+    }
+
+    /// The plan in force.
+    [[nodiscard]] const plan::Plan& plan() const noexcept { return plan_; }
+    [[nodiscard]] const ChunkTable& table() const noexcept { return table_; }
+    [[nodiscard]] const ChunkContents& contents() const noexcept { return contents_; }
+    /// By chunk: what memory holds, for the planner of the next plan.
+    [[nodiscard]] std::vector<plan::Presence> presence() const;
+
+    [[nodiscard]] bool is_leased(std::uint32_t chunk) const noexcept {
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            if (context_->states[s].leases > 0) { return true; }
+        }
+        return false;
+    }
+    /// Whether the catalog allows a chunk to leave, whatever the plan says: what is pinned or written to must stay.
+    [[nodiscard]] bool may_leave(std::uint32_t chunk) const noexcept {
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            if (context_->states[s].placement != Placement::streamed) { return false; }
+        }
+        return true;
+    }
+    [[nodiscard]] bool is_at_home(std::uint32_t chunk) const noexcept {
+        return table_.slot(chunk) == plan_.slot_of_chunk(chunk);
+    }
+    [[nodiscard]] bool has_misplaced() const noexcept { return !misplaced_leased_.empty(); }
+    [[nodiscard]] bool is_misplaced(std::uint32_t chunk) const noexcept {
+        for (const std::uint32_t misplaced : misplaced_leased_) {
+            if (misplaced == chunk) { return true; }
+        }
+        return false;
+    }
+    [[nodiscard]] bool has_remapped() const noexcept { return !remapped_.empty(); }
+
+    /// The copy of a chunk to its slot was enqueued, or failed. Counts the eviction of what was there.
+    void note_copy(std::uint32_t chunk, bool is_sent) noexcept {
+        if (const std::uint32_t evicted = table_.bring(chunk, is_sent); evicted != none) { count_eviction(evicted); }
+    }
+    /// Goes back to occupants of slots that table() gave. Precondition: nothing was mapped since.
+    void set_occupants(const std::vector<std::uint32_t>& occupants) { table_.set_occupants(occupants); }
+
+    /// Holds one slot more than before, on which no chunk lies, and returns its number. Blocks. It is given back once it is empty again.
+    [[nodiscard]] Result<std::uint32_t> add_slot() {
+        if (auto added = pool_.add_slot(); !added) { return added.error(); }
+        peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
+        return table_.add();
+    }
+    /// Puts a chunk on another slot; its bytes are lost. Blocks until all recorded uses are complete.
+    [[nodiscard]] Status remap_chunk(std::uint32_t chunk, std::uint32_t slot);
+    /// Puts all remapped chunks back home; their bytes are lost. Blocks if there are any.
+    [[nodiscard]] Status restore_remapped();
+    /// Sends misplaced chunks home whose leases have ended and whose uses are known to be complete, then gives extra slots back. Does
+    /// not wait for work on the device.
+    [[nodiscard]] Status send_home();
+    /// Blocks until recorded uses are complete, then send_home(), if that can free a misplaced chunk.
+    [[nodiscard]] Status send_unleased_home();
+    /// Calls send_unleased_home() if one of these storages lies on a misplaced chunk: if it were leased again where it is, the chunk might
+    /// never go home, since passes overlap.
+    [[nodiscard]] Status send_home_before_use(std::span<const StorageId> storages);
+
+private:
+    void count_eviction(std::uint32_t chunk) noexcept {
+        ++context_->counters->evictions;
+        context_->counters->evicted_bytes += plan_.chunk_bytes();
+        if (context_->events != nullptr) { tell_eviction(chunk); }
+    }
+    /// Tells the handler of events that each storage with bytes in the chunk was evicted.
+    void tell_eviction(std::uint32_t chunk) noexcept {
+        const std::uint64_t begin = chunk * plan_.chunk_bytes(), end = begin + plan_.chunk_bytes();
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            const std::uint64_t first = (std::max)(begin, plan_.storage_offset(s));
+            const std::uint64_t last = (std::min)(end, plan_.storage_offset(s) + plan_.storage_bytes(s));
+            context_->events->evicted(StorageId{s}, last - first);
+        }
+    }
+    [[nodiscard]] bool is_same_image(const plan::Plan& plan) const noexcept {
+        return is_open_ && !has_other_image_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
+               plan.data().storage_bytes == plan_.data().storage_bytes && plan.image_bytes() == plan_.image_bytes();
+    }
+    /// Counts all chunks but these as evicted.
+    void evict_all_but(std::span<const std::uint32_t> kept);
+    /// Whether every recorded use of a chunk is known to be complete.
+    [[nodiscard]] bool is_unused(std::uint32_t chunk) const noexcept {
+        for (const std::uint32_t s : contents_.storages(chunk)) {
+            if (!context_->copy_scheduler->is_unused(StorageId{s})) { return false; }
+        }
+        return true;
+    }
+    /// Precondition: nothing uses the chunk.
+    [[nodiscard]] Status remap_unused(std::uint32_t chunk, std::uint32_t slot);
+    /// Gives slots beyond the plan back on which no chunk lies.
+    [[nodiscard]] Status give_back_slots();
+
+    Pool pool_;
+    const DeciderContext<Device>* context_;
+    plan::Plan plan_;
+    ChunkTable table_;
+    ChunkContents contents_;
+    std::vector<std::uint32_t> remapped_;          // chunks
+    std::vector<std::uint32_t> misplaced_leased_;  // chunks
+    bool is_open_ = false;
+    bool is_unmapped_ = false;
+    bool has_other_image_ = false;  // a failed call left the pool with another image than that of the plan in force
+    std::uint64_t mapping_generation_ = 0;
+    std::uint64_t address_generation_ = 0;
+    std::uint64_t peak_held_ = 0;  // device bytes
+};
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::adopt(plan::Plan plan) {
+    const bool keeps_image = is_same_image(plan);
+    std::vector<std::uint32_t> pinned;
+    for (std::uint32_t chunk = 0; keeps_image && chunk < table_.chunks(); ++chunk) {
+        if (is_leased(chunk) || (table_.is_there(chunk) && !may_leave(chunk))) { pinned.push_back(chunk); }
+    }
+    ChunkPlacement placement = place_chunks(plan, pinned, keeps_image ? table_.all_there() : std::vector<bool>{});
+    evict_all_but(placement.kept);
+    is_unmapped_ = true;
+    ++mapping_generation_;
+    if (!keeps_image) {
+        ++address_generation_;
+        if (is_open_) {
+            if (auto closed = pool_.try_close(); !closed) { return closed; }
+            is_open_ = false;
+        }
+        if (auto opened = pool_.open(*context_->device, plan.image_bytes()); !opened) { return opened; }
+        is_open_ = has_other_image_ = true;
+    }
+    if (auto arranged = pool_.arrange(placement.slots, placement.table, placement.kept); !arranged) {
+        // The addresses are not those of the plan in force. What the device does not take back now is held until the next call.
+        if (!keeps_image && pool_.try_close()) { is_open_ = false; }
+        return arranged;
+    }
+    is_unmapped_ = has_other_image_ = false;
+    peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
+    plan_ = std::move(plan);
+    remapped_.clear();
+    misplaced_leased_ = std::move(placement.misplaced_leased);
+    table_ = ChunkTable{plan_, std::move(placement)};
+    contents_ = ChunkContents{plan_, pool_.base()};
+    for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
+        if (plan_.storage_bytes(s) > 0) { context_->states[s].address = pool_.base() + plan_.storage_offset(s); }
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::suspend() {
+    if (!is_open_) { return {}; }
+    evict_all_but({});
+    is_unmapped_ = true;
+    ++mapping_generation_;
+    ++address_generation_;
+    for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
+        if (plan_.storage_bytes(s) > 0) { context_->states[s].address = nullptr; }
+    }
+    if (auto closed = pool_.try_close(); !closed) { return closed; }
+    is_open_ = false;
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+void ChunkStore<Pool>::evict_all_but(std::span<const std::uint32_t> kept) {
+    if (!is_open_) { return; }
+    std::vector<bool> is_kept(table_.chunks(), false);
+    for (const std::uint32_t chunk : kept) { is_kept[chunk] = true; }
+    for (std::uint32_t chunk = 0; chunk < table_.chunks(); ++chunk) {
+        if (is_kept[chunk] || !table_.is_there(chunk)) { continue; }
+        table_.lose(chunk);
+        count_eviction(chunk);
+    }
+}
+
+template <pool::PlannedPool Pool>
+std::vector<plan::Presence> ChunkStore<Pool>::presence() const {
+    std::vector<plan::Presence> present;
+    present.reserve(table_.chunks());
+    for (std::uint32_t chunk = 0; chunk < table_.chunks(); ++chunk) {
+        present.push_back(!table_.is_there(chunk) ? plan::Presence::absent
+                          : table_.stays(chunk)   ? plan::Presence::resident
+                                                  : plan::Presence::streamed);
+    }
+    return present;
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::remap_chunk(std::uint32_t chunk, std::uint32_t slot) {
+    const bool leaves_home = is_at_home(chunk);
+    if (auto drained = context_->copy_scheduler->drain(); !drained) { return drained; }
+    if (auto moved = remap_unused(chunk, slot); !moved) { return moved; }
+    if (leaves_home) { remapped_.push_back(chunk); }
+    if (is_at_home(chunk)) { std::erase(remapped_, chunk); }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::restore_remapped() {
+    while (!remapped_.empty()) {
+        const std::uint32_t chunk = remapped_.back();
+        if (auto moved = remap_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+    }
+    return give_back_slots();
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::send_home() {
+    for (std::size_t i = misplaced_leased_.size(); i-- > 0;) {
+        const std::uint32_t chunk = misplaced_leased_[i];
+        if (is_leased(chunk) || !is_unused(chunk)) { continue; }
+        if (!is_at_home(chunk)) {
+            if (auto moved = remap_unused(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
+        }
+        misplaced_leased_.erase(misplaced_leased_.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    return give_back_slots();
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::give_back_slots() {
+    for (std::uint32_t slot = table_.slots(); slot-- > plan_.slots_held();) {
+        if (!table_.is_empty(slot)) { continue; }
+        if (auto given = pool_.give_back(slot); !given) { return given; }
+        table_.remove(slot);
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::send_unleased_home() {
+    for (const std::uint32_t chunk : misplaced_leased_) {
+        if (is_leased(chunk)) { continue; }
+        if (auto drained = context_->copy_scheduler->drain(); !drained) { return drained; }
+        return send_home();
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storages) {
+    for (const std::uint32_t chunk : misplaced_leased_) {
+        if (is_leased(chunk)) { continue; }
+        for (const StorageId id : storages) {
+            if (contents_.chunks(id).contains(chunk)) { return send_unleased_home(); }
+        }
+    }
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status ChunkStore<Pool>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
+    table_.lose(chunk);
+    // Graphs read no chunk that has no slot in the plan: they stay valid.
+    if (plan_.slot_of_chunk(chunk) != none) { ++mapping_generation_; }
+    if (auto moved = pool_.remap(chunk, slot); !moved) {
+        is_unmapped_ = pool_.slot_of(chunk) != table_.slot(chunk);
+        return moved;
+    }
+    table_.set_slot(chunk, slot);
+    return {};
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core

@@ -1,0 +1,506 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/core/engine/decider.hpp"
+#include "residency/core/measure/measure_link.hpp"
+#include "residency/core/planned/chunk_loader.hpp"
+#include "residency/core/planned/chunk_miss_handler.hpp"
+#include "residency/core/planned/chunk_store.hpp"
+#include "residency/core/planned/plan_factory.hpp"
+#include "residency/core/planned/plan_player.hpp"
+#include "residency/core/planned/unrecorded_uses.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
+#include "residency/model/schedule.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/plan/options.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
+#include "residency/plan/step_ranges.hpp"
+#include "residency/pool/virtual.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+/// Decides beforehand: while accesses follow the schedule, memory holds what the plan in force says. Joins the objects that do the work:
+/// PlanFactory makes plans, ChunkStore maps the image, PlanPlayer replays the plan, ChunkMissHandler brings what the plan has not brought.
+///
+/// Divergence costs time, never correctness. Skipped steps cost the bytes that they would have needed: the plan goes on. A lease out of
+/// order (of a step that has ended, of an undeclared set, or of a step whose calls wait for open leases) brings what is absent itself;
+/// then the plan's calls are verified for as many calls as a pass has: each brings only absent chunks, behind all recorded uses. Two
+/// chunks of one slot that are needed together: one of them is mapped elsewhere, and the host waits for that.
+///
+/// A one-shot plan starts again with each pass, on what the pass before left: all passes but the first are verified. Nothing is brought
+/// for a pass that has not begun.
+template <pool::PlannedPool Pool>
+class PlannedDecider final : public Decider<typename Pool::Device>, public GraphDecider {
+public:
+    using Device = typename Pool::Device;
+
+    struct Config {
+        plan::Options options{};
+        /// The number of leases that are open together, on consecutive steps of one pass: 2 if the next step is acquired before the last
+        /// lease ends. The floor is the largest sum of this number of consecutive steps. More leases work if there is room, but wait for
+        /// the device.
+        std::uint32_t leases_at_once = 1;
+        /// The number of streamed storages that one acquisition asks for where no step of the schedule says it. The floor holds this number
+        /// of the largest storages together. 0: the steps alone set the floor.
+        std::uint32_t storages_at_once = 0;
+        std::optional<plan::Link> link{};  ///< unset: measured when the Residency is made
+        /// The rate at which kernels read device memory; unset: measured when the Residency is made. A step for which the schedule
+        /// declares no compute time is assumed to take its bytes over this rate.
+        std::optional<double> memory_bytes_per_second{};
+        std::optional<plan::Plan> plan{};  ///< used instead of making one
+        typename Pool::Config pool{};
+    };
+
+    explicit PlannedDecider(Config config)
+        : plan_factory_{std::move(config.options),      config.leases_at_once,  config.link,
+                        config.memory_bytes_per_second, std::move(config.plan), config.storages_at_once},
+          store_{std::move(config.pool), context_} {}
+
+    [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
+                                 const pool::Requirements&) override {
+        schedule_ = schedule;
+        return plan_factory_.prepare(catalog, schedule, store_.chunk_bytes(device),
+                                     store_.is_open() ? &store_.plan() : nullptr);
+    }
+    [[nodiscard]] BudgetLimits limits() const noexcept override {
+        const plan::ChunkFloor& sizes = plan_factory_.sizes();
+        BudgetLimits limits;
+        limits.floor_bytes = sizes.floor_bytes;
+        limits.floor_step = sizes.step;
+        limits.floor_steps = plan_factory_.leases_at_once();
+        limits.floor_storages = sizes.is_at_once ? (std::max)(plan_factory_.storages_at_once(), 1U) : 0;
+        limits.resident_from_bytes = sizes.everything_bytes;
+        limits.ceiling_bytes = sizes.everything_bytes + sizes.unread_bytes;
+        return limits;
+    }
+    [[nodiscard]] bool holds_residents() const noexcept override { return true; }
+    /// Measures the link and the device's memory if they are not known. Blocks.
+    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements&,
+                              std::uint64_t cap_bytes) override;
+    /// That of the image of a plan, over the assumed link where none is known.
+    [[nodiscard]] Result<std::vector<StorageId>> storage_order(const Catalog& catalog,
+                                                               std::uint64_t cap_bytes) override;
+    /// Puts a plan for what was prepared last in force, which is made unless it was made before for this budget. Chunks that stay on
+    /// their slots keep their bytes.
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+                                   std::uint64_t cap_bytes) override;
+    [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
+    [[nodiscard]] Status reclaim_pending() override;
+    [[nodiscard]] bool has_pending() const noexcept override { return uses_.records_residents(); }
+    /// Maps the image again if a failed call left parts of it unmapped. Blocks then.
+    [[nodiscard]] Status repair() override;
+    [[nodiscard]] Status suspend() override {
+        player_.forget_ahead();
+        return store_.suspend();
+    }
+    /// Under the cap of the plan in force, that plan comes into force again.
+    [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override;
+    void close() noexcept override { store_.close(); }
+    void abandon() noexcept override { store_.abandon(); }
+
+    [[nodiscard]] Status prepare_pass(const PassStart& start) override {
+        in_foreign_capture_ = start.in_foreign_capture;
+        if (in_foreign_capture_) { demand_.note_foreign_graph(); }
+        return {};
+    }
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                LeaseToken& token) override;
+    void forget(const LeaseToken& token) noexcept override { player_.forget_lease(token); }
+    void released(const LeaseToken& token, bool recorded) noexcept override {
+        if (!recorded) { uses_.note_lost(); }
+        player_.end_lease(token);
+    }
+    void pass_began(StepIndex) noexcept override { player_.begin_pass(); }
+    void pass_ended() noexcept override { player_.end_pass(); }
+    [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder&, StepIndex) override {
+        player_.expect_steps(steps);
+        return {};
+    }
+    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
+        if (uses_.records_residents()) { return true; }
+        const ChunkTable& table = store_.table();
+        if (table.all_stay() && !table.has_unplanned()) { return false; }
+        for (const StorageId id : storages) {
+            if (!table.never_leaves(id)) { return true; }
+        }
+        return false;
+    }
+
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
+        if (auto repaired = repair(); !repaired) { return repaired; }
+        const std::uint64_t bytes = plan().storage_bytes(index(id));
+        if (bytes == 0) { return {}; }
+        const std::uint64_t begin = plan().storage_offset(index(id)), chunk_bytes = plan().chunk_bytes();
+        for (const std::uint32_t chunk : store_.contents().chunks(id)) {
+            if (!store_.table().is_there(chunk)) { continue; }
+            store_.contents().append_pieces(plan(), (std::max)(begin, chunk * chunk_bytes),
+                                            (std::min)(begin + bytes, (chunk + 1) * chunk_bytes), fetches);
+        }
+        return {};
+    }
+    [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override;
+    [[nodiscard]] Status bring_everything() override { return player_.bring_everything(); }
+    void forget_ahead() override { player_.forget_ahead(); }
+    [[nodiscard]] bool is_streaming() const noexcept override { return player_.calls_per_pass() > 0; }
+    [[nodiscard]] MemoryUse memory_use() const override {
+        const std::uint64_t held = store_.held_bytes();
+        return {held, held, store_.peak_held_bytes()};
+    }
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override {
+        return std::chrono::nanoseconds{std::llround(plan().bound_seconds() * 1e9)};
+    }
+    [[nodiscard]] bool makes_plans() const noexcept override { return !plan_factory_.is_given(); }
+    [[nodiscard]] bool correct_link(double bytes_per_second) noexcept override {
+        constexpr double spread = 1.01;  // of measurements of one link
+        plan::Link link = problem().link;
+        if (!is_link_measured_ || bytes_per_second <= link.bytes_per_second * spread) { return false; }
+        link.bytes_per_second = bytes_per_second;
+        set_measured_link(link);
+        return true;
+    }
+    /// The plans made from now on are for that link, which correct_link() may correct.
+    void set_measured_link(const plan::Link& link) noexcept {
+        plan_factory_.set_link(link);
+        is_link_measured_ = true;
+    }
+    [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override {
+        return plan_factory_.problem().compute_seconds;
+    }
+    /// What the plan in force solves.
+    [[nodiscard]] const plan::Problem& problem() const noexcept { return plan_factory_.problem(); }
+    /// The plan in force.
+    [[nodiscard]] const plan::Plan& plan() const noexcept { return store_.plan(); }
+    /// Counts the changes of addresses: while it is the same, every storage has the same address, leased or not.
+    [[nodiscard]] std::uint64_t address_generation() const noexcept { return store_.address_generation(); }
+    /// The ranges of steps into which a pass of the plan in force falls (plan::step_ranges). Computed when it is asked for first;
+    /// valid until another plan comes into force.
+    [[nodiscard]] std::span<const StepRange> ranges() const;
+
+    [[nodiscard]] GraphDecider* graphs() noexcept override { return this; }
+    [[nodiscard]] const GraphDecider* graphs() const noexcept override { return this; }
+    /// Brings memory to the state at the cut of the plan. A graph holds calls [cut, n) of its pass and [0, cut) of the next one, so that it
+    /// begins and ends in this state.
+    [[nodiscard]] Status begin_capture() override;
+    [[nodiscard]] Status end_capture(bool is_recorded) override { return player_.end_capture(is_recorded); }
+    [[nodiscard]] Status before_graph() override { return player_.reach_cut(); }
+    void graph_launched() override { player_.graph_launched(); }
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override { return store_.mapping_generation(); }
+
+private:
+    struct KnownPlan {
+        plan::Plan plan;
+        std::shared_ptr<std::vector<StepRange>> ranges;  // of a pass; empty: not asked for yet
+    };
+
+    /// A storage of these that no step reads, or no_storage.
+    [[nodiscard]] StorageId find_unplanned(std::span<const StorageId> storages) const noexcept {
+        if (!store_.table().has_unplanned()) { return no_storage; }
+        for (const StorageId id : storages) {
+            if (store_.table().is_unplanned(id)) { return id; }
+        }
+        return no_storage;
+    }
+    /// ensure() of what may have to be brought.
+    [[nodiscard]] Status ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
+                                        StorageId unplanned, LeaseToken& token);
+    /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.
+    [[nodiscard]] Status check_range(const AccessPoint& access) const;
+    /// What the next plan follows.
+    [[nodiscard]] CurrentPlan current_plan() const;
+    /// A plan for what was prepared last: one that was made before, or a new one.
+    [[nodiscard]] Result<KnownPlan> find_or_make(std::uint64_t cap_bytes);
+    /// Puts a plan into force that was made for `cap_bytes` device bytes. Streams are drained. Blocks.
+    [[nodiscard]] Status adopt(KnownPlan next, std::uint64_t cap_bytes);
+
+    PlanFactory plan_factory_;
+    bool is_link_measured_ = false;
+    bool in_foreign_capture_ = false;  // the current pass
+    DeciderContext<Device> context_;
+    ChunkStore<Pool> store_;
+    UnrecordedUses<Device> uses_{context_};
+    ChunkLoader<Pool> loader_{context_, store_, uses_};
+    PlanPlayer<Pool> player_{context_, store_, loader_, uses_};
+    ChunkMissHandler<Pool> demand_{context_, store_, loader_, uses_, player_};
+    Schedule schedule_;  // prepared last
+    PlanCache known_plans_;
+    std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
+    std::shared_ptr<std::vector<StepRange>>
+        ranges_;  // of the plan in force, shared with known_plans_; empty: not asked for yet
+};
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
+    if (wanted.empty() && !access.is_scheduled) {
+        token = LeaseToken{};
+        return {};
+    }
+    const StorageId unplanned = find_unplanned(wanted);
+    if (!player_.is_at_rest() || unplanned != no_storage) { return ensure_brought(wanted, access, unplanned, token); }
+    for (const StorageId id : wanted) {
+        context_.states[index(id)].demand_missed = false;
+        context_.count_access(id, plan().storage_bytes(index(id)));
+    }
+    player_.open_lease(wanted, access, false, false, token);
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
+                                            StorageId unplanned, LeaseToken& token) {
+    for (const StorageId id : wanted) { context_.states[index(id)].demand_missed = false; }
+    if (unplanned != no_storage && in_foreign_capture_) {
+        return Error{ErrorKind::unsupported,
+                     "the pass is captured, and no step reads " + context_.catalog.describe(unplanned) +
+                         ": a foreign capture holds no copies; let a step of the schedule read it"};
+    }
+    if (auto repaired = repair(); !repaired) { return repaired; }
+    if (auto reclaimed = reclaim_pending(); !reclaimed) { return reclaimed; }
+    if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent; }
+    const auto reached = player_.reach(wanted, access);
+    if (!reached) { return reached.error(); }
+    if (!reached->is_there && access.is_range()) {
+        if (auto fits = check_range(access); !fits) { return fits; }
+    }
+    if (!reached->is_there || player_.mode() == PlanMode::verifying) {
+        if (auto brought = demand_.bring(wanted, reached->is_there); !brought) { return brought; }
+    }
+    const bool in_order = reached->in_order;
+    for (const StorageId id : wanted) { context_.count_access(id, plan().storage_bytes(index(id))); }
+    player_.open_lease(wanted, access, in_order, in_order && !needs_record(wanted), token);
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const pool::Requirements&,
+                                  std::uint64_t cap_bytes) {
+    context_ = context;
+    if (!plan_factory_.knows_link()) {
+        auto link = try_measure_link(*context.device, cap_bytes);
+        if (!link) { return link.error(); }
+        set_measured_link(*link);
+    }
+    if (!plan_factory_.knows_memory_rate()) {
+        auto rate = try_measure_memory(*context.device, cap_bytes);
+        if (!rate) { return rate.error(); }
+        plan_factory_.set_memory_rate(*rate);
+    }
+    auto plan = find_or_make(cap_bytes);
+    if (!plan) { return plan.error(); }
+    return adopt(std::move(*plan), cap_bytes);
+}
+
+template <pool::PlannedPool Pool>
+Result<std::vector<StorageId>> PlannedDecider<Pool>::storage_order(const Catalog& catalog, std::uint64_t cap_bytes) {
+    if (!plan_factory_.knows_link()) { plan_factory_.set_link({}); }
+    if (!plan_factory_.knows_memory_rate()) { plan_factory_.set_memory_rate(plan::default_memory_bytes_per_second); }
+    const auto plan = plan_factory_.make(catalog, cap_bytes, {});
+    if (!plan) { return plan.error(); }
+    std::vector<StorageId> order;
+    order.reserve(catalog.storages().size());
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) { order.push_back(StorageId{i}); }
+    residency::detail::sort(order, [&](StorageId a, StorageId b) {
+        const std::uint64_t of_a = plan->storage_offset(index(a)), of_b = plan->storage_offset(index(b));
+        return of_a != of_b ? of_a < of_b : index(a) < index(b);
+    });
+    return order;
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+                                       std::uint64_t cap_bytes) {
+    context_.order = order;
+    context_.groups = groups;
+    return set_cap(cap_bytes, now);
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::set_cap(std::uint64_t cap_bytes, StepIndex) {
+    auto plan = find_or_make(cap_bytes);
+    if (!plan) { return plan.error(); }
+    auto adopted = adopt(std::move(*plan), cap_bytes);
+    if (!adopted) {
+        static_cast<void>(repair().has_value());
+        return adopted;
+    }
+    known_plans_.keep_budget(cap_bytes);
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+auto PlannedDecider<Pool>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPlan> {
+    const CurrentPlan current = current_plan();
+    const bool keeps_image = current.leased != no_storage;
+    std::vector<std::uint64_t> image;
+    if (current.plan != nullptr) { image = current.plan->data().storage_offsets; }
+    PlanCache::Key key{schedule_, cap_bytes, plan_factory_.is_captured()};
+    if (const auto* known = known_plans_.find(key, image, keeps_image, plan_factory_.problem())) {
+        return KnownPlan{known->plan, known->ranges};
+    }
+    auto made = plan_factory_.make(context_.catalog, cap_bytes, current);
+    if (!made) { return made.error(); }
+    KnownPlan next{std::move(*made), std::make_shared<std::vector<StepRange>>()};
+    if (plan_factory_.is_given()) { return next; }
+    ++context_.counters->plans_made;
+    // Under a lease the image stays, so that the plan may not be the best.
+    if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges}); }
+    return next;
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::resume(std::uint64_t cap_bytes, StepIndex) {
+    KnownPlan next{plan(), ranges_};
+    if (cap_bytes != cap_bytes_ || !is_for_problem(plan(), plan_factory_.problem())) {
+        auto found = find_or_make(cap_bytes);
+        if (!found) { return found.error(); }
+        next = std::move(*found);
+    }
+    if (auto adopted = adopt(std::move(next), cap_bytes); !adopted) { return adopted; }
+    known_plans_.keep_budget(cap_bytes);
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::bring_residents(std::span<const StorageId> ids) {
+    std::vector<std::uint32_t> absent;
+    for (const StorageId id : ids) {
+        for (const std::uint32_t chunk : store_.contents().chunks(id)) {
+            if (!store_.table().is_there(chunk)) { absent.push_back(chunk); }
+        }
+    }
+    residency::detail::sort(absent);
+    absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
+    return loader_.load(absent);
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::reclaim_pending() {
+    const PlanMode mode = player_.mode();
+    if (!has_pending() || mode == PlanMode::unmapped || mode == PlanMode::capturing) { return {}; }
+    if (auto polled = context_.copy_scheduler->poll(); !polled) { return polled; }
+    if (auto sent = store_.send_home(); !sent) { return sent; }
+    uses_.set_records_residents(store_.has_misplaced() || store_.has_remapped() || !player_.has_all_residents());
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::begin_capture() {
+    if (auto repaired = repair(); !repaired) { return repaired; }
+    if (is_streaming() && !plan().is_cyclic()) {
+        return Error{ErrorKind::unsupported,
+                     "a one-shot schedule streams other bytes in each pass: a graph is captured of a cyclic one, "
+                     "or where everything is resident"};
+    }
+    if (!plan().is_captured() && is_streaming()) {
+        if (plan_factory_.is_given()) {
+            return Error{ErrorKind::unsupported,
+                         "the plan that was given is not one for captured passes: make it with "
+                         "plan::Options::captured"};
+        }
+        plan_factory_.set_captured(true);
+        if (auto adopted = set_cap(cap_bytes_, 0); !adopted) {
+            plan_factory_.set_captured(false);
+            return adopted;
+        }
+    }
+    if (auto reached = player_.reach_cut(); !reached) { return reached; }
+    player_.begin_capture();
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+std::span<const StepRange> PlannedDecider<Pool>::ranges() const {
+    std::vector<StepRange>& ranges = *ranges_;
+    if (!ranges.empty()) { return ranges; }
+    if (plan_factory_.leases_at_once() > 1 && is_streaming()) {
+        for (std::uint32_t step = 0; step < plan().steps(); ++step) { ranges.push_back({step, step + 1}); }
+    } else {
+        const plan::Problem& problem = plan_factory_.problem();
+        ranges = plan::step_ranges(plan(), problem.link, problem.compute_seconds);
+    }
+    return ranges;
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::check_range(const AccessPoint& access) const {
+    const ChunkTable& table = store_.table();
+    std::vector<bool> is_held(table.chunks(), false), is_asked(table.chunks(), false);
+    std::uint64_t held = 0, asked = 0;  // chunks
+    for (std::uint32_t chunk = 0; chunk < table.chunks(); ++chunk) {
+        const bool stays = !plan().is_cyclic() && table.stays(chunk);
+        is_held[chunk] = stays || store_.is_leased(chunk) || !store_.may_leave(chunk);
+        held += is_held[chunk] ? 1U : 0U;
+    }
+    const std::uint32_t first = access.first_step();
+    std::uint32_t fits = first;
+    for (std::uint32_t step = first; step <= access.step; ++step) {
+        for (const StorageId id : context_.order->storages_at(step)) {
+            for (const std::uint32_t chunk : store_.contents().chunks(id)) {
+                if (is_asked[chunk]) { continue; }
+                is_asked[chunk] = true;
+                ++asked;
+                held -= is_held[chunk] ? 1U : 0U;
+            }
+        }
+        if (asked + held <= plan().slots_held() && fits == step) { fits = step + 1; }
+    }
+    if (fits > access.step) { return {}; }
+    using residency::detail::in_bytes;
+    const std::uint64_t asked_bytes = asked * plan().chunk_bytes(), held_bytes = held * plan().chunk_bytes();
+    std::string message = "they need " + in_bytes(asked_bytes) + " together, in chunks of " +
+                          in_bytes(plan().chunk_bytes()) + ", beside " + in_bytes(held_bytes) +
+                          " that are leased or stay, and the budget holds " + in_bytes(plan().held_bytes());
+    message += fits > first ? "; steps [" + std::to_string(first) + ", " + std::to_string(fits) + ") would fit"
+                            : "; no range from there would fit: end leases first";
+    return Error{ErrorKind::budget, message + "; Residency::ranges() says into which ranges a pass falls",
+                 BudgetNumbers{asked_bytes, plan().budget_bytes(), held_bytes, plan().floor_bytes(), fits}};
+}
+
+template <pool::PlannedPool Pool>
+CurrentPlan PlannedDecider<Pool>::current_plan() const {
+    CurrentPlan result;
+    if (!store_.is_open()) { return result; }
+    result.plan = &plan();
+    result.budget_bytes = cap_bytes_;
+    result.held_bytes = store_.held_bytes();
+    result.present = store_.presence();
+    for (std::uint32_t i = 0; i < context_.states.size() && result.leased == no_storage; ++i) {
+        if (context_.states[i].leases > 0 && plan().storage_bytes(i) > 0) { result.leased = StorageId{i}; }
+    }
+    return result;
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
+    player_.forget_ahead();
+    if (auto adopted = store_.adopt(std::move(next.plan)); !adopted) { return adopted; }
+    ranges_ = std::move(next.ranges);
+    uses_.set_records_residents(store_.has_misplaced());
+    loader_.reserve();
+    player_.start(plan_factory_.problem());
+    demand_.start(cap_bytes);
+    cap_bytes_ = cap_bytes;
+    return {};
+}
+
+template <pool::PlannedPool Pool>
+Status PlannedDecider<Pool>::repair() {
+    if (player_.mode() != PlanMode::unmapped) { return {}; }
+    if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
+    return adopt({plan::Plan{plan()}, ranges_}, cap_bytes_);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::core
