@@ -190,8 +190,8 @@ TEST_CASE_FIXTURE(Fixture, "several callers share the weights, each with its own
     {
         auto first = unwrap(model.try_make_state());  // as the model begins
         auto second = unwrap(model.try_make_state());
-        auto of_first = unwrap(model.try_run("run", inputs(), stream, first));
-        auto of_second = unwrap(model.try_run("again", inputs(), stream, second));
+        auto of_first = unwrap(model.try_run("run", inputs(), stream, {&first}));
+        auto of_second = unwrap(model.try_run("again", inputs(), stream, {&second}));
         check_outputs(of_first);
         check_outputs(of_second);
         CHECK(first.bytes() == 16 * sizeof(float));
@@ -200,11 +200,11 @@ TEST_CASE_FIXTURE(Fixture, "several callers share the weights, each with its own
             CHECK(view.shape == Shape{16});
             return *static_cast<const float*>(view.data);
         };
-        check_outputs(unwrap(model.try_run("run", inputs(), stream, first)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, {&first})));
         check_outputs(unwrap(model.try_run("run", inputs(), stream)));
-        check_outputs(unwrap(model.try_run("run", inputs(), stream, first)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, {&first})));
         unwrap(model.weights().try_set_budget(Budget::parse("100%")));
-        check_outputs(unwrap(model.try_run("again", inputs(), stream, second)));
+        check_outputs(unwrap(model.try_run("again", inputs(), stream, {&second})));
         CHECK(cache_of(first) == 3);
         CHECK(cache_of(second) == 2);
         CHECK(cache_of() == 1);
@@ -214,9 +214,9 @@ TEST_CASE_FIXTURE(Fixture, "several callers share the weights, each with its own
         unwrap(model.try_reset(first));
         CHECK(cache_of(first) == 0);
         auto moved = std::move(first);
-        check_outputs(unwrap(model.try_run("run", inputs(), stream, moved)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, {&moved})));
         moved = std::move(second);
-        check_outputs(unwrap(model.try_run("run", inputs(), stream, moved)));
+        check_outputs(unwrap(model.try_run("run", inputs(), stream, {&moved})));
         CHECK(cache_of(moved) == 3);
         CHECK(cache_of() == 1);
         unwrap(model.weights().try_set_budget(Budget::parse("0")));
@@ -231,7 +231,7 @@ TEST_CASE_FIXTURE(Fixture, "several callers share the weights, each with its own
     device.clear_failures();
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == ErrorKind::out_of_memory);
-    check_outputs(unwrap(model.try_run("run", inputs(), stream, state)));  // the same weights
+    check_outputs(unwrap(model.try_run("run", inputs(), stream, {&state})));  // the same weights
     CHECK(*static_cast<const float*>(unwrap(other.try_mutable("cache", state)).data) == 1);
 }
 
@@ -393,7 +393,7 @@ void run_probed(Fixture& fixture, std::initializer_list<const char*> budgets, bo
             REQUIRE_MESSAGE(ran.has_value(), ran.error().message());
             fixture.check_outputs(*ran);
             CHECK(model.last_run().steps_not_called.empty());
-            fixture.check_outputs(unwrap(model.try_run(method, fixture.inputs(), fixture.stream, state)));
+            fixture.check_outputs(unwrap(model.try_run(method, fixture.inputs(), fixture.stream, {&state})));
         }
         const auto cache = [&](const auto&... of) {
             return *static_cast<const float*>(unwrap(model.try_mutable("cache", of...)).data);

@@ -251,8 +251,8 @@ TEST_CASE_FIXTURE(Captures,
             return std::array{cache_of(), cache_of(first), cache_of(second)};
         };
         using Caches = std::array<float, 3>;
-        auto of_first = unwrap(model.try_capture("run", inputs(), stream, first));
-        auto of_second = unwrap(model.try_capture("run", inputs(), stream, second));
+        auto of_first = unwrap(model.try_capture("run", inputs(), stream, {&first}));
+        auto of_second = unwrap(model.try_capture("run", inputs(), stream, {&second}));
         CHECK(live_pools == 2);
         CHECK(caches() == Caches{1, 0, 0});
         const auto launch_both = [&] {
@@ -298,9 +298,9 @@ TEST_CASE_FIXTURE(Captures,
         CHECK(caches() == Caches{2, 4, 3});
 
         // Captured again, they go on where they were.
-        check(unwrap(model.try_run("run", inputs(), stream, second)));
-        of_first = unwrap(model.try_capture("run", inputs(), stream, first));
-        of_second = unwrap(model.try_capture("run", inputs(), stream, second));
+        check(unwrap(model.try_run("run", inputs(), stream, {&second})));
+        of_first = unwrap(model.try_capture("run", inputs(), stream, {&first}));
+        of_second = unwrap(model.try_capture("run", inputs(), stream, {&second}));
         CHECK(live_pools == 2);
         launch_both();
         CHECK(caches() == Caches{2, 6, 5});
@@ -309,11 +309,11 @@ TEST_CASE_FIXTURE(Captures,
         REQUIRE(model.try_release("run"));
         CHECK(weights.is_suspended());
         refuse(of_second);
-        const auto unloaded = model.try_capture("run", inputs(), stream, first);
+        const auto unloaded = model.try_capture("run", inputs(), stream, {&first});
         REQUIRE_FALSE(unloaded);
         CHECK(contains(unloaded.error().message(), "run it once before it is captured"));
-        check(unwrap(model.try_run("run", inputs(), stream, first)));
-        of_first = unwrap(model.try_capture("run", inputs(), stream, first));
+        check(unwrap(model.try_run("run", inputs(), stream, {&first})));
+        of_first = unwrap(model.try_capture("run", inputs(), stream, {&first}));
         unwrap(of_first.try_launch(stream));
         check(of_first.outputs());
         CHECK(caches() == Caches{2, 8, 5});
@@ -428,7 +428,7 @@ TEST_CASE_FIXTURE(Captures, "runs that follow each other are planned with what t
     CHECK(live_pools == 1);
 
     // By hand.
-    auto timed = unwrap(model.try_capture_timed("run", inputs(), stream));
+    auto timed = unwrap(model.try_capture("run", inputs(), stream, {nullptr, Timing::on}));
     while (timed.is_learning()) {
         unwrap(timed.try_launch(stream));
         check(timed.outputs());
@@ -442,7 +442,7 @@ TEST_CASE_FIXTURE(Captures, "runs that follow each other are planned with what t
     const float own = cache(model);
     std::uint32_t launches = 0;
     {
-        auto of_caller = unwrap(model.try_capture_timed("run", inputs(), stream, state));
+        auto of_caller = unwrap(model.try_capture("run", inputs(), stream, {&state, Timing::on}));
         for (; of_caller.is_learning(); ++launches) {
             unwrap(of_caller.try_launch(stream));
             check(of_caller.outputs());
@@ -496,7 +496,7 @@ TEST_CASE_FIXTURE(Captures, "runs of two methods by turns are eager, and so is w
     const Exported exported, without{"WITHOUT_POOLS"};
     Model model = open(exported, "0");
     auto state = unwrap(model.try_make_state());
-    Model::RepeatedRun run{"run", inputs()}, again{"again", inputs(), state};
+    Model::RepeatedRun run{"run", inputs()}, again{"again", inputs(), {&state}};
     for (std::uint32_t i = 0; i < aoti::GraphChoice::most_runs; ++i) {
         for (auto* each : {&run, &again}) {
             check(unwrap(model.try_run(*each, stream)));

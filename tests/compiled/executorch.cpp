@@ -210,7 +210,7 @@ TEST_CASE_FIXTURE(Fixture, "executorch: a program runs at every budget, with its
         CHECK(statistics.streaming == (std::string_view{budget} != "100%"));
         CHECK(static_cast<const float*>(unwrap(model.try_mutable("cache")).data)[0] == 3);
         const auto state = unwrap(model.try_make_state());
-        check(unwrap(model.try_run("run", inputs(), stream, state)));
+        check(unwrap(model.try_run("run", inputs(), stream, {&state})));
         CHECK(static_cast<const float*>(unwrap(model.try_mutable("cache", state)).data)[0] == 1);
         REQUIRE(model.try_release("run"));
         REQUIRE(model.try_release("again"));
@@ -257,7 +257,7 @@ TEST_CASE_FIXTURE(Fixture, "executorch: a delegate that another runtime runs is 
     }
     CHECK(static_cast<const float*>(unwrap(model.try_mutable("cache")).data)[0] == 5);
     const auto state = unwrap(model.try_make_state());
-    REQUIRE(model.try_run_attached("again", stream, state, execute));
+    REQUIRE(model.try_run_attached("again", stream, execute, {&state}));
     CHECK(static_cast<const float*>(unwrap(model.try_mutable("cache", state)).data)[0] == 1);
     unwrap(model.weights().try_set_budget(Budget::parse("100%")));
     REQUIRE(model.try_run_attached("again", stream, execute));

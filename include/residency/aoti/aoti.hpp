@@ -211,6 +211,15 @@ private:
     std::vector<std::byte*> addresses_;  // by storage; null: kernels do not write it
 };
 
+/// How one run of a model differs from others.
+template <Device D>
+struct RunOptions {
+    /// What kernels write; null: the model's own. Outlives the run, and a graph of it. Made by this model, or another one of the same weights.
+    const CallerState<D>* state = nullptr;
+    /// Of a capture, where the device can: with a clock in the graph, as Residency::try_capture_timed.
+    Timing timing = Timing::off;
+};
+
 /// A model that residency_export wrote (a folder with program.residency, or with model.pte of ExecuTorch), on one device, inside one
 /// budget. Its methods share the weights and the bytes on the device. `Weights`: for markers a planned composition, such as
 /// Planned<CudaDevice>, since the code reads weights where they were bound; for probes any. Of a planned one, each of its ranges() is one
@@ -221,8 +230,9 @@ private:
 template <class Weights>
 class CompiledModel {
 public:
-    using Device = typename Weights::Device;  ///< where the weights are
-    using Stream = typename Device::Stream;   ///< of the device
+    using Device = typename Weights::Device;      ///< where the weights are
+    using Stream = typename Device::Stream;       ///< of the device
+    using RunOptions = aoti::RunOptions<Device>;  ///< of one run
     /// Whether addresses of weights stay between leases.
     static constexpr bool has_fixed_addresses = requires(const Weights& weights) { weights.generation(); };
 
@@ -267,15 +277,7 @@ public:
     /// stay valid until the stream has run. Errors: wrong_state (a run is under way), those of try_load and of passes; mismatch where
     /// the package's markers are not the program's. After an error the next run works.
     [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
-                                                      Stream stream) {
-        return try_run(method, inputs, stream, nullptr);
-    }
-    /// try_run on a caller's state instead of the model's own. The state stays valid until the stream has run. Precondition: this model
-    /// made it, or another one of the same weights.
-    [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
-                                                      Stream stream, const CallerState<Device>& state) {
-        return try_run(method, inputs, stream, &state);
-    }
+                                                      Stream stream, const RunOptions& options = {});
     /// Blocks. In place of the method's package, follows a library that another runtime has loaded and runs, such as ExecuTorch's. Its
     /// constants are those of this model from now on, until try_release or the end of the model, after which it is not run any more. A run
     /// of it outside of try_run_attached fails. Errors: those of Package::try_attach; mismatch where library and program differ;
@@ -285,14 +287,9 @@ public:
     /// Method::execute does. Errors: wrong_state (nothing is attached), what `call` returns, those of passes; mismatch where markers
     /// are not the program's, or none is called: a CUDA graph that the other runtime replays skips the library.
     template <class Call>
-    [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const Call& call) {
-        return try_follow(method, stream, nullptr, true, [&](Package&) -> Status { return call(); });
-    }
-    /// try_run_attached on a caller's state instead of the model's own; for the state, see try_run.
-    template <class Call>
-    [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const CallerState<Device>& state,
-                                          const Call& call) {
-        return try_follow(method, stream, &state, true, [&](Package&) -> Status { return call(); });
+    [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const Call& call,
+                                          const RunOptions& options = {}) {
+        return try_follow(method, stream, options.state, true, [&](Package&) -> Status { return call(); });
     }
     /// Blocks. Memory for all that kernels write, with the bytes that the model begins with. Errors: out_of_memory, io, or the device's.
     [[nodiscard]] Result<CallerState<Device>> try_make_state();
@@ -307,7 +304,7 @@ public:
         [[nodiscard]] Status try_launch(Stream stream) { return graph_.try_launch(stream); }
         /// It has to be captured again.
         [[nodiscard]] bool is_stale() const noexcept { return graph_.is_stale(); }
-        /// For a graph of try_capture_timed: whether further launches tell more about the times of its steps.
+        /// For a graph with a clock: whether further launches tell more about the times of its steps.
         [[nodiscard]] bool is_learning() const noexcept { return graph_.is_learning(); }
         /// What every launch writes.
         [[nodiscard]] std::span<const Tensor> outputs() const noexcept { return outputs_; }
@@ -325,14 +322,9 @@ public:
     /// one. Ends before its model.
     class RepeatedRun {
     public:
-        /// Nothing runs yet. The inputs stay where they are, and are read by every run.
-        RepeatedRun(std::string method, std::span<const TensorView> inputs)
-            : method_{std::move(method)}, inputs_{inputs.begin(), inputs.end()} {}
-        /// Runs on a caller's state instead of the model's own. The state outlives this object.
-        RepeatedRun(std::string method, std::span<const TensorView> inputs, const CallerState<Device>& state)
-            : RepeatedRun{std::move(method), inputs} {
-            state_ = &state;
-        }
+        /// Nothing runs yet. The inputs stay where they are, and are read by every run. Of the options, the state counts.
+        RepeatedRun(std::string method, std::span<const TensorView> inputs, const RunOptions& options = {})
+            : method_{std::move(method)}, inputs_{inputs.begin(), inputs.end()}, state_{options.state} {}
 
         /// Whether the last run was the launch of a graph.
         [[nodiscard]] bool is_graph() const noexcept { return is_graph_; }
@@ -370,43 +362,18 @@ public:
     /// under way, or the method has not run yet), unsupported (compiled for the CPU, whose kernels run at once), those of try_run and of
     /// Residency::try_capture. After an error the next run works.
     [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
-                                                  Stream stream)
-        requires CapturingDevice<Device>
-    {
-        return try_capture(method, inputs, stream, nullptr, Timing::off);
-    }
-    /// try_capture on a caller's state instead of the model's own. The state outlives the graph. Precondition: this model made it, or
-    /// another one of the same weights.
-    [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
-                                                  Stream stream, const CallerState<Device>& state)
-        requires CapturingDevice<Device>
-    {
-        return try_capture(method, inputs, stream, &state, Timing::off);
-    }
-    /// As try_capture(), with a clock in the graph: Residency::try_capture_timed.
-    [[nodiscard]] Result<CapturedRun> try_capture_timed(std::string_view method, std::span<const TensorView> inputs,
-                                                        Stream stream)
-        requires GraphTimingDevice<Device>
-    {
-        return try_capture(method, inputs, stream, nullptr, Timing::on);
-    }
-    /// try_capture_timed on a caller's state; for the state, see try_capture.
-    [[nodiscard]] Result<CapturedRun> try_capture_timed(std::string_view method, std::span<const TensorView> inputs,
-                                                        Stream stream, const CallerState<Device>& state)
-        requires GraphTimingDevice<Device>
-    {
-        return try_capture(method, inputs, stream, &state, Timing::on);
-    }
+                                                  Stream stream, const RunOptions& options = {})
+        requires CapturingDevice<Device>;
 
     /// What the last run left out; nothing where it did all that its program says.
     [[nodiscard]] const RunReport& last_run() const noexcept { return state_->report; }
 
     /// The memory of a weight that kernels write, such as a cache, on the device: to reset or to read it while nothing runs. Valid until
     /// the budget changes. Errors: mismatch (there is no such weight, or kernels do not write it), wrong_state (its memory is given back).
-    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name) const { return try_mutable(name, nullptr); }
+    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name) const { return mutable_view(name, nullptr); }
     /// try_mutable for the memory of a caller's state. Valid as long as the state.
     [[nodiscard]] Result<TensorView> try_mutable(std::string_view name, const CallerState<Device>& state) const {
-        return try_mutable(name, &state);
+        return mutable_view(name, &state);
     }
 
     /// What the exporter wrote.
@@ -516,8 +483,6 @@ private:
     [[nodiscard]] Status load(Method& method);
     [[nodiscard]] Status bind(Method& method);
     [[nodiscard]] Status adopt(Method& method, Package package);
-    [[nodiscard]] Result<std::vector<Tensor>> try_run(std::string_view method, std::span<const TensorView> inputs,
-                                                      Stream stream, const CallerState<Device>* of_caller);
     template <class Call>
     [[nodiscard]] Status try_follow(std::string_view method, Stream stream, const CallerState<Device>* of_caller,
                                     bool is_lent, const Call& call);
@@ -525,10 +490,7 @@ private:
     [[nodiscard]] Status run(Method& method, Stream stream, const Call& call);
     /// Puts the schedule of a method in force.
     [[nodiscard]] Status switch_to(Method& method);
-    [[nodiscard]] Result<CapturedRun> try_capture(std::string_view method, std::span<const TensorView> inputs,
-                                                  Stream stream, const CallerState<Device>* of_caller, Timing timing)
-        requires CapturingDevice<Device>;
-    [[nodiscard]] Result<TensorView> try_mutable(std::string_view name, const CallerState<Device>* of_caller) const;
+    [[nodiscard]] Result<TensorView> mutable_view(std::string_view name, const CallerState<Device>* of_caller) const;
     [[nodiscard]] const Catalog& catalog() const noexcept { return state_->weights->catalog(); }
     /// A stream of CUDA is a pointer, or converts to one.
     static constexpr bool is_cuda_stream = std::is_convertible_v<Stream, const void*>;
@@ -884,9 +846,9 @@ Status CompiledModel<Weights>::try_follow(std::string_view name, Stream stream, 
 
 template <class Weights>
 Result<std::vector<Tensor>> CompiledModel<Weights>::try_run(std::string_view name, std::span<const TensorView> inputs,
-                                                            Stream stream, const CallerState<Device>* of_caller) {
+                                                            Stream stream, const RunOptions& options) {
     std::vector<Tensor> outputs;
-    const Status ran = try_follow(name, stream, of_caller, false, [&](Package& package) -> Status {
+    const Status ran = try_follow(name, stream, options.state, false, [&](Package& package) -> Status {
         auto given = package.try_run(inputs, native(stream));
         if (!given) { return given.error(); }
         outputs = std::move(*given);
@@ -920,7 +882,7 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
     if constexpr (CapturingDevice<Device>) {
         if (choice.way() == Way::capture_timed || choice.way() == Way::capture) {
             const Timing timing = choice.way() == Way::capture_timed ? Timing::on : Timing::off;
-            auto graph = try_capture(run.method_, run.inputs_, stream, run.state_, timing);
+            auto graph = try_capture(run.method_, run.inputs_, stream, {run.state_, timing});
             if (graph) {
                 run.graph_.emplace(std::move(*graph));
                 run.switches_ = state_->switches;
@@ -954,7 +916,7 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
             return run.outputs();
         }
     }
-    auto outputs = try_run(run.method_, run.inputs_, stream, run.state_);
+    auto outputs = try_run(run.method_, run.inputs_, stream, {run.state_, Timing::off});
     if (!outputs) { return outputs.error(); }
     run.outputs_ = std::move(*outputs);
     if (std::exchange(run.switches_, state_->switches) != state_->switches) { choice.interrupted(); }
@@ -976,11 +938,11 @@ Status CompiledModel<Weights>::try_attach(std::string_view name, const LentPacka
 
 template <class Weights>
 auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const TensorView> inputs, Stream stream,
-                                         const CallerState<Device>* of_caller, Timing timing) -> Result<CapturedRun>
+                                         const RunOptions& options) -> Result<CapturedRun>
     requires CapturingDevice<Device>
 {
     State& state = *state_;
-    const auto found = find_idle(name, of_caller);
+    const auto found = find_idle(name, options.state);
     if (!found) { return found.error(); }
     Method& method = **found;
     const auto in_words = [&](const Error& error) { return error.in("method " + residency::detail::quoted(name)); };
@@ -998,10 +960,10 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
     if (Status current = switch_to(method); !current) { return in_words(current.error()); }
 
     CapturedRun run;
-    state.begin(method, of_caller);
+    state.begin(method, options.state);
     const auto body = [&](typename Weights::Pass& pass) -> Status {
         if (Status bound = bind(method); !bound) { return bound; }
-        state.set_ranges(timing);
+        state.set_ranges(options.timing);
         auto pool = method.package->try_begin_capture(native(stream));
         if (!pool) { return pool.error(); }
         run.pool_ = std::move(*pool);
@@ -1019,7 +981,7 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
     };
     auto graph = [&] {
         if constexpr (GraphTimingDevice<Device>) {
-            if (timing == Timing::on) { return state.weights->try_capture_timed(stream, body); }
+            if (options.timing == Timing::on) { return state.weights->try_capture_timed(stream, body); }
         }
         return state.weights->try_capture(stream, body);
     }();
@@ -1030,8 +992,8 @@ auto CompiledModel<Weights>::try_capture(std::string_view name, std::span<const 
 }
 
 template <class Weights>
-Result<TensorView> CompiledModel<Weights>::try_mutable(std::string_view name,
-                                                       const CallerState<Device>* of_caller) const {
+Result<TensorView> CompiledModel<Weights>::mutable_view(std::string_view name,
+                                                        const CallerState<Device>* of_caller) const {
     const auto id = state_->program.find(name);
     if (!id || !state_->program.catalog.storage(state_->program.catalog.storage_of(*id)).is_mutable) {
         return Error{ErrorKind::mismatch, id ? residency::detail::quoted(name) + " is not written by kernels"
@@ -1042,11 +1004,9 @@ Result<TensorView> CompiledModel<Weights>::try_mutable(std::string_view name,
                                                  " has no memory: load one first"};
     }
     const Weight& weight = catalog().weight(*id);
-    TensorView mutable_view = state_->view(*id);
-    if (of_caller != nullptr) {
-        mutable_view.data = of_caller->addresses_[index(weight.storage)] + weight.offset_bytes;
-    }
-    return mutable_view;
+    TensorView view = state_->view(*id);
+    if (of_caller != nullptr) { view.data = of_caller->addresses_[index(weight.storage)] + weight.offset_bytes; }
+    return view;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::aoti
