@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the documents against the tree.
 
-    check.py            fails if the document names a file, class or test that does not exist, if a contract has no test, if a
-                        class of include/ has no comment or no row in the table of classes, or if a header includes a room
+    check.py            fails if the design (docs/design.md, decisions.md, classes.md) names a file, class or test that
+                        does not exist, if a contract has no test, if a class of include/ has no comment or no row in the table of classes, or if a header includes a room
                         that its row in the table of rooms does not name; also if a document (the README, docs/, .github/, those
                         of examples/) has a link that leads nowhere, names a file or a qualified name that is not there, or, in
                         docs/, has a block of C++ that is not a quotation of the file which its title names, or a table of options,
@@ -18,7 +18,9 @@ import sys
 import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-DESIGN = ROOT / "docs" / "design.md"
+DOCS = ROOT / "docs"
+PAGES = (DOCS / "design.md", DOCS / "decisions.md", DOCS / "classes.md")  # checked as one text: of the design
+CLASSES = PAGES[-1]  # has the generated tables
 CONTRACTS = range(1, 33)
 
 CLASS = re.compile(r"^(class|struct|union|enum class)\s+(?:\[\[\w+\]\]\s+)?(?:RESIDENCY_\w+\s+)?(\w+)([^;{(]*)(.*)$")
@@ -127,7 +129,7 @@ def table_of_tests():
 def between(text, mark):
     begin, end = f"<!-- {mark}: check.py --write -->\n", f"<!-- {mark}: end -->"
     if begin not in text or end not in text:
-        raise SystemExit(f"{DESIGN}: the marks of the table \"{mark}\" are missing")
+        raise SystemExit(f"{CLASSES}: the marks of the table \"{mark}\" are missing")
     start = text.index(begin) + len(begin)
     return start, text.index(end)
 
@@ -169,21 +171,21 @@ def problems(text, have=None, words=None):
     have, words = have or (classes(), tests()), words or words_of_tree()
     known, cases = have
     found = []
-    for number, line in enumerate(text.split("\n"), 1):
+    for line in text.split("\n"):
         ticked = re.findall(r"(?<!`)`([^`]+)`(?!`)", line)
         files = [t for t in ticked if FILE.match(t)]
         names = [t for t in ticked if t not in files and NAME.match(t)]
-        found += [f"{number}: there is no file or folder {file}" for file in files if not exists(file)]
+        found += [f"there is no file or folder {file}" for file in files if not exists(file)]
         for name in names:
             parts = name.removesuffix("()").split("::")
-            found += [f"{number}: nothing in the tree is named {part} (of {name})" for part in parts if part.strip("~") not in words]
+            found += [f"nothing in the tree is named {part} (of {name})" for part in parts if part.strip("~") not in words]
         # A row that begins with a number is a stop of a way: its functions are in its files.
         if re.match(r"\| *\d+ *\|", line):
             texts = " ".join(text_of(file) for file in files)
             for name in names:
                 last = name.removesuffix("()").split("::")[-1]
                 if files and not re.search(rf"\b{re.escape(last)}\b", texts):
-                    found.append(f"{number}: {last} is not in {', '.join(files)}")
+                    found.append(f"{last} is not in {', '.join(files)}")
     start, end = between(text, "classes")
     rows = set(re.findall(r"^\| `([\w:]+)` \| `([\w./]+)` \|", text[start:end], re.M))
     found += [f"the table of classes lacks {name} of {file}" for name, file in sorted(set(known) - rows)]
@@ -482,9 +484,9 @@ def wrong_documents(words):
     found = []
     for path, text in documents():
         own = dead_links(text, path)
-        if path != DESIGN:
+        if path not in PAGES:
             own += unknown_names(text, path.parent, words)
-            if path.parent == DESIGN.parent:
+            if path.parent == DOCS:
                 own += wrong_quotations(text) + wrong_tables(path.name, text)
                 own += wrong_options(text) + wrong_knobs(text) if path.name == "composition.md" else []
         found += [f"{path.relative_to(ROOT)}: {problem}" for problem in own]
@@ -519,7 +521,7 @@ def trips(text):
     own = str(here.relative_to(ROOT))
     if len(dead_links("[there](check.py) and [not](checks.py)", here)) != 1:
         missed.append("a dead link")
-    if len(dead_links("# A heading\n[there](#a-heading) and [not](#no-heading)", DESIGN)) != 1:
+    if len(dead_links("# A heading\n[there](#a-heading) and [not](#no-heading)", PAGES[0])) != 1:
         missed.append("a link to a heading that is not there")
     line = f'if __name__ == "__main__":\n    sys.exit(main())\n'
     for kind, block, wrong in (
@@ -532,7 +534,7 @@ def trips(text):
             missed.append(kind)
     if len(unknown_names("`tests/docs/check.py`, `tests/docs/checks.py`, `evict::Lru`, `evict::LruNot`", ROOT, words)) != 2:
         missed.append("a name or a file that is not there")
-    for page, text_of_page in ((path.name, text) for path, text in documents() if path.parent == DESIGN.parent):
+    for page, text_of_page in ((path.name, text) for path, text in documents() if path.parent == DOCS):
         check = wrong_options if page == "composition.md" else lambda text: wrong_tables(page, text)
         headings = {"Options"} if page == "composition.md" else {heading for where, heading, *_ in TABLES if where == page}
         for heading in headings:
@@ -542,7 +544,7 @@ def trips(text):
                                 ("a name of a table that is not there", before.replace(row, row + row.replace("| `", "| `no_such_", 1)))):
                 if not check(text_of_page.replace(before, after)):
                     missed.append(f"{page}, {heading}: {kind}")
-    options = (DESIGN.parent / "composition.md").read_text(encoding="utf-8")
+    options = (DOCS / "composition.md").read_text(encoding="utf-8")
     if not wrong_options(options.replace("| `strict` | all |", "| `strict` | online |")):
         missed.append("an option of other compositions")
     if not wrong_knobs(options.replace("`promotion_uses`", "`promotions`")):
@@ -551,17 +553,17 @@ def trips(text):
 
 
 def main():
-    text = DESIGN.read_text(encoding="utf-8")
     if sys.argv[1:] == ["--write"]:
-        DESIGN.write_text(write(text), encoding="utf-8")
+        CLASSES.write_text(write(CLASSES.read_text(encoding="utf-8")), encoding="utf-8")
         return 0
+    text = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     found = trips(text) if sys.argv[1:] == ["--trips"] else problems(text)
     for problem in found:
-        print(f"docs/design.md: {problem}")
+        print(f"the design: {problem}")
     links = wrong_documents(words_of_tree())
     print("".join(f"{link}\n" for link in links), end="")
     if found:
-        print("docs/design.md: tests/docs/check.py --write writes the tables of classes and tests anew")
+        print("docs/classes.md: tests/docs/check.py --write writes the tables of classes and tests anew")
     return 1 if found or links else 0
 
 
