@@ -18,6 +18,7 @@
 #include "residency/format/aoti.hpp"
 #include "residency/format/open.hpp"
 #include "residency/host/loading.hpp"
+#include "residency/model/number.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/executorch_files.hpp"
 #include "tests/support/fuzz_format.hpp"
@@ -181,7 +182,7 @@ TEST_CASE("executorch: a program without its data, or with that of another expor
     const std::string needs_12 =
         executorch_file({{"run", {{"CudaBackend", executorch_cuda("library", {vector_of_3})}}}}, {});
     CHECK(refused(read(needs_12, of_8),
-                  "its storage has 8 bytes where 12 are named: the data are those of another export"));
+                  "its storage has 8 bytes where 12 bytes are named: the data are those of another export"));
 }
 
 TEST_CASE("executorch: constants of several methods: shared, of one name and different, on the processor") {
@@ -358,7 +359,8 @@ TEST_CASE("C7: executorch: no truncation is accepted") {
             REQUIRE_FALSE(model);
             support::check_refusal(model.error());
             if (size < 8) { continue; }  // neither of its magic numbers
-            CHECK(refused(model, "cut off: download it again: found " + std::to_string(size) + " bytes, expected "));
+            CHECK(
+                refused(model, "cut off: download it again: found " + detail::in_bytes(size) + ", expected at least "));
         }
     }
 }

@@ -14,6 +14,7 @@
 #include "residency/format/gguf_type.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/open.hpp"
+#include "residency/model/number.hpp"
 
 namespace gguf_test {
 
@@ -174,7 +175,8 @@ TEST_CASE("gguf: arrays of arrays, and metadata shown as text") {
 }
 
 TEST_CASE("C7: gguf: headers that break the specification are refused with the place") {
-    CHECK(refused(read(std::string{}), "the file is cut off: download it again: found 0 bytes, expected at least 1"));
+    CHECK(refused(read(std::string{}),
+                  "the file is cut off: download it again: found 0 bytes, expected at least 1 byte"));
     CHECK(refused(read(std::string{"GGUG\3\0\0\0", 8}), "not a GGUF file"));
     CHECK(refused(read(Bytes{}.header(0, 0, 1)), "unsupported version"));
     CHECK(refused(read(Bytes{}.header(0, 0, 4)), "unsupported version"));
@@ -258,7 +260,7 @@ TEST_CASE("C7: gguf: every truncation of a file is refused") {
     for (std::size_t bytes = 0; bytes < needed; ++bytes) {
         CAPTURE(bytes);
         CHECK(refused(read(whole.substr(0, bytes)),
-                      "is cut off: download it again: found " + std::to_string(bytes) + " bytes, expected "));
+                      "is cut off: download it again: found " + detail::in_bytes(bytes) + ", expected at least "));
     }
     CHECK(read(whole.substr(0, needed)));
     CHECK(read(whole + std::string(32, '\0')));

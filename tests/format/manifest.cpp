@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include "expected.hpp"
+#include "residency/model/number.hpp"
 
 namespace manifest_test {
 
@@ -47,7 +48,7 @@ TEST_CASE("manifest: weights in files of raw bytes") {
         CHECK(refused(support::over(whole.substr(0, bytes),
                                     [](const format::Input& input) { return format::try_read_manifest(input); }),
                       "not valid JSON, it has no end: the file is cut off: download it again: found " +
-                          std::to_string(bytes) + " bytes"));
+                          detail::in_bytes(bytes) + ", expected at least " + detail::in_bytes(bytes + 1)));
     }
     CHECK(refused(read("[]", "[]", "\"alignment\":3,"), "power of two"));
     CHECK(refused(read(R"([{"bytes":201,"file":"w.blob"}])", "[]"), "do not lie inside"));

@@ -23,6 +23,7 @@
 #include "residency/format/open.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/host/loading.hpp"
+#include "residency/model/number.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace packed_test {
@@ -285,12 +286,12 @@ TEST_CASE("packed: each kind of damage has its own message") {
         return support::over(bytes, [](const format::Input& input) { return format::try_read_packed(input); });
     };
     REQUIRE(read(whole));
-    CHECK(refused(
-        read(whole.substr(0, 30)),
-        "the file ends inside its front: the file is cut off: download it again: found 30 bytes, expected at least "));
+    CHECK(refused(read(whole.substr(0, 30)),
+                  "the file ends inside its front: the file is cut off: download it again: found 30 bytes, expected at "
+                  "least 48 bytes"));
     CHECK(refused(read(whole.substr(0, whole.size() - 1)), "the file is cut off: download it again: found " +
-                                                               std::to_string(whole.size() - 1) + " bytes, expected " +
-                                                               std::to_string(whole.size())));
+                                                               detail::in_bytes(whole.size() - 1) + ", expected " +
+                                                               detail::in_bytes(whole.size())));
     CHECK(refused(read(whole + "x"), "longer than it says"));
     std::string changed = whole;
     changed[0] = 'x';

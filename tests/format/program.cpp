@@ -133,7 +133,8 @@ TEST_CASE("a program takes its bytes from a catalog of the weights file") {
     REQUIRE_FALSE(other);
     CHECK(other.error().kind() == ErrorKind::mismatch);
     CHECK(other.error().message() ==
-          "the tensor \"table\" has 4000 bytes where the program was compiled for 4096: these are the weights of "
+          "the tensor \"table\" has 4,000 bytes (3.906 KiB) where the program was compiled for 4,096 bytes (4 KiB): "
+          "these are the weights of "
           "another model");
     const auto missing = program.try_bind(weights(4096, "cash"));
     REQUIRE_FALSE(missing);

@@ -116,12 +116,13 @@ TEST_CASE("safetensors: what the specification allows is read") {
 
 TEST_CASE("C7: safetensors: headers that break the specification are refused with the place") {
     const auto tensor = [](const std::string& fields) { return "{\"a\":{" + fields + "}}"; };
-    CHECK(refused(read("\1\2\3"), "8 bytes"));
-    CHECK(refused(read(little(100'000'001) + "{}"), "too large"));
+    CHECK(refused(read("\1\2\3"), "found 3 bytes, expected at least 8 bytes"));
+    CHECK(refused(read(little(100'000'001) + "{}"),
+                  "too large: found 100,000,001 bytes (95.37 MiB), expected at most 100,000,000 bytes (95.37 MiB)"));
     CHECK(refused(read(little(UINT64_MAX) + "{}"), "too large"));
     CHECK(refused(read(little(3) + "{}"),
                   "longer than the file: the file is cut off: download it again: found 10 "
-                  "bytes, expected at least 11"));
+                  "bytes, expected at least 11 bytes"));
     CHECK(refused(read(little(0)), "does not start with '{'"));
     CHECK(refused(read(" {}", 0), "does not start with '{'"));
     CHECK(refused(read("\xef\xbb\xbf{}", 0), "does not start with '{'"));

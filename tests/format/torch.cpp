@@ -13,6 +13,7 @@
 #include "expected.hpp"
 #include "residency/format/open.hpp"
 #include "residency/format/torch_pickle.hpp"
+#include "residency/model/number.hpp"
 
 namespace torch_test {
 
@@ -292,8 +293,8 @@ TEST_CASE("C7: torch: archives that are cut off are named as such, and zeros beh
     const std::string whole = support::read_all(fixture("torch/state.bin"));
     for (std::size_t bytes = 22; bytes < whole.size(); ++bytes) {
         CAPTURE(bytes);
-        const std::string cut = "the file is cut off: download or save it again: found " + std::to_string(bytes);
-        CHECK(refused(read(whole.substr(0, bytes)), cut + " bytes"));
+        const std::string cut = "the file is cut off: download or save it again: found " + detail::in_bytes(bytes);
+        CHECK(refused(read(whole.substr(0, bytes)), cut));
     }
     CHECK(refused(read(whole.substr(0, 2000) + std::string(100'000, '\0')), "is cut off: download or save it again"));
     for (const std::size_t zeros : {1U, 21U, 22U, 23U, 4096U, 70'000U}) {
@@ -627,10 +628,10 @@ TEST_CASE("C7: torch: damage in files of before ZIP archives is refused") {
     REQUIRE(read(whole));
     for (std::size_t bytes = magic().size(); bytes < whole.size(); ++bytes) {
         CAPTURE(bytes);
-        CHECK(refused(
-            read(whole.substr(0, bytes)),
-            "the file is cut off: download it again: found " + std::to_string(bytes) + " bytes, expected " +
-                (bytes < whole.size() - 24 ? "at least " + std::to_string(bytes + 1) : std::to_string(whole.size()))));
+        CHECK(refused(read(whole.substr(0, bytes)),
+                      "the file is cut off: download it again: found " + detail::in_bytes(bytes) +
+                          ", expected at least " +
+                          detail::in_bytes(bytes < whole.size() - 24 ? bytes + 1 : whole.size())));
     }
     CHECK(unsupported(read(stream_of(entry, {{"A", 16}}, 4, "\x89")), "another byte order", "save them"));
     CHECK(unsupported(read(stream_of(entry, {{"A", 16}}, 4, "\x88", 1002)), "unknown version", "expected 1001"));

@@ -13,6 +13,7 @@
 #include "../support/files.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/model/number.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace weight_file_test {
@@ -76,7 +77,8 @@ TEST_CASE("weight file: what was changed between the catalog and the opening is 
         std::filesystem::resize_file(third.path, 100);
         const auto truncated = host::WeightFile::try_open(third.source, access);
         REQUIRE_FALSE(truncated);
-        CHECK(truncated.error().message().find("it has 100 bytes now") != std::string::npos);
+        CHECK(truncated.error().message().find("it has 100 bytes now, and had " + detail::in_bytes(contents.size()) +
+                                               " when") != std::string::npos);
         // Without an identity only the size is known.
         support::write_all(written.path, others);
         CHECK(host::WeightFile::try_open({written.path, contents.size()}, access));

@@ -247,7 +247,7 @@ TEST_CASE("names take 1 to 65535 bytes") {
     CHECK(catalog->find(std::string_view{"nul\0inside", 10}).has_value());
     CHECK_FALSE(catalog->find("nul").has_value());
     builder.add(std::string(CatalogBuilder::max_name_bytes + 1, 'x'), dtype::u8, {1});
-    CHECK(contains(error_of(builder), "a name takes 1 to 65,535 bytes (64 KiB), this one has 65536"));
+    CHECK(contains(error_of(builder), "a name takes 1 to 65,535 bytes (64 KiB), this one has 65,536 bytes (64 KiB)"));
     builder.add("", dtype::u8, {1});
     CHECK(contains(error_of(builder), "this one has 0"));
 }
@@ -340,7 +340,7 @@ TEST_CASE("bytes given to add must be those of the shape") {
     REQUIRE(catalog);
     CHECK(catalog->host_bytes(catalog->storage_of(id)) == bytes.data());
     builder.add("v", dtype::f32, {4}, bytes);
-    CHECK(error_of(builder) == "weight \"v\": f32[4] takes 16 bytes, 12 were given");
+    CHECK(error_of(builder) == "weight \"v\": f32[4] takes 16 bytes, 12 bytes were given");
 }
 
 TEST_CASE("a fused tensor splits into storages of their own over the same bytes") {

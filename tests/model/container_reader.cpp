@@ -18,6 +18,7 @@
 
 #include "residency/model/container_writer.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 #include "tests/support/sealed.hpp"
 
 namespace container_reader_test {
@@ -157,8 +158,8 @@ TEST_CASE("C7: every prefix, every extension and every changed byte is refused")
         REQUIRE_FALSE(opened.has_value());
         REQUIRE(opened.error().detail<FileLocation>() != nullptr);
         CHECK(opened.error().detail<FileLocation>()->offset <= size);
-        CHECK(opened.error().message().find("it is cut off: copy or make it again: found " + std::to_string(size) +
-                                            " bytes, expected ") != std::string::npos);
+        CHECK(opened.error().message().find("it is cut off: copy or make it again: found " + detail::in_bytes(size) +
+                                            ", expected ") != std::string::npos);
     }
     for (std::size_t more = 1; more <= 16; ++more) {
         auto longer = good;
@@ -232,7 +233,8 @@ TEST_CASE("reads beyond a section fail once, with the place, and give nothing fr
     CHECK(status.error().message() == "short at byte 64: found 4 bytes, expected 8 bytes");
 
     SectionReader unread = reader->section(first_tag);
-    CHECK(unread.finish().error().message() == "short at byte 64: found 4 more bytes, expected the end of the section");
+    CHECK(unread.finish().error().message() ==
+          "short at byte 64: found 4 bytes too many, expected the end of the section");
     SectionReader absent = reader->section(second_tag);
     CHECK(absent.u32() == 0);
     CHECK(absent.finish().error().message() == "short at byte 40: found no section BBBB, expected one");

@@ -122,7 +122,7 @@ private:
         if (constant.data_bytes < *bytes && !weight.shape.empty()) {
             return refuse("the constant " + residency::detail::quoted(constant.original) + " has " +
                           residency::detail::in_bytes(constant.data_bytes) + " in the package and " +
-                          std::to_string(*bytes) + " in the program");
+                          residency::detail::in_bytes(*bytes) + " in the program");
         }
         known.erase(found);
     }

@@ -13,6 +13,7 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/model/dtype.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/packed_form.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
@@ -86,8 +87,8 @@ public:
     }
     [[nodiscard]] Status check(const Extents&, std::span<const std::byte> packed, std::uint64_t raw_bytes) const {
         if (packed.size() == raw_bytes) { return {}; }
-        return Error{ErrorKind::mismatch,
-                     "raw bytes: " + std::to_string(packed.size()) + " are given for " + std::to_string(raw_bytes)};
+        return Error{ErrorKind::mismatch, "raw bytes: " + residency::detail::in_bytes(packed.size()) +
+                                              " are given for " + residency::detail::in_bytes(raw_bytes)};
     }
     /// @}
 };

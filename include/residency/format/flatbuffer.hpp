@@ -129,8 +129,7 @@ private:
     void fail_outside(const char* what, std::uint64_t at, std::uint64_t bytes) {
         const auto end = residency::detail::checked_add(at, bytes);
         fail(at, std::string{what} + " outside of the description: the file is damaged or cut off: download it again",
-             std::to_string(bytes_.size()) + " bytes",
-             end ? "at least " + std::to_string(*end) : std::string{"an end within 64 bits"});
+             residency::detail::in_bytes(bytes_.size()), at_least(end));
     }
     /// Where the offset at that place points.
     [[nodiscard]] std::uint64_t follow(std::uint64_t at) { return at + load<std::uint32_t>(at); }

@@ -14,6 +14,7 @@
 
 #include "residency/error.hpp"
 #include "residency/model/file_identity.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
@@ -121,6 +122,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 
 /// What the error of a file says that ends before its time.
 inline constexpr const char* cut_off = "the file is cut off: download it again";
+/// What a message expects of a file that should have that many bytes or more. Nothing: more than 64 bits can count.
+[[nodiscard]] inline std::string at_least(std::optional<std::uint64_t> bytes) {
+    return bytes ? "at least " + residency::detail::in_bytes(*bytes) : std::string{"an end within 64 bits"};
+}
 
 /// The folder of a path, with its slash; empty where the path has none.
 [[nodiscard]] inline std::string folder_of(const std::string& path) {

@@ -25,6 +25,7 @@
 #include "residency/format/model_file.hpp"
 #include "residency/format/read_options.hpp"
 #include "residency/model/dtype.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
@@ -166,8 +167,9 @@ public:
     [[nodiscard]] Status try_append(std::span<const std::byte> data) {
         if (fd_ < 0) { return Error{ErrorKind::wrong_state, detail::shown(path_) + ": already finished"}; }
         if (data.size() > left_) {
-            return Error{ErrorKind::invalid_argument, detail::shown(path_) + ": " + std::to_string(data.size()) +
-                                                          " bytes given, only " + std::to_string(left_) + " are left"};
+            return Error{ErrorKind::invalid_argument, detail::shown(path_) + ": " +
+                                                          residency::detail::in_bytes(data.size()) + " given, only " +
+                                                          residency::detail::in_bytes(left_) + " are left"};
         }
         if (Status written = write(data); !written) { return written; }
         left_ -= data.size();
@@ -178,7 +180,7 @@ public:
         if (fd_ < 0) { return Error{ErrorKind::wrong_state, detail::shown(path_) + ": already finished"}; }
         if (left_ != 0) {
             return Error{ErrorKind::wrong_state,
-                         detail::shown(path_) + ": " + std::to_string(left_) + " bytes are still missing"};
+                         detail::shown(path_) + ": " + residency::detail::in_bytes(left_) + " are still missing"};
         }
         if (::close(std::exchange(fd_, -1)) != 0) {
             Error error = failed(path_, written_, "cannot be closed");

@@ -175,7 +175,7 @@ Status StreamOrdered<D>::open(D& device, const Requirements& requirements, std::
         return Error{ErrorKind::unsupported, "a storage wants its address at a multiple of " +
                                                  residency::detail::in_bytes(requirements.largest_alignment_bytes) +
                                                  ", and a stream-ordered pool promises multiples of " +
-                                                 std::to_string(alignment_bytes) + ": use pool::Slab"};
+                                                 residency::detail::in_bytes(alignment_bytes) + ": use pool::Slab"};
     }
     device_ = &device;
     cap_bytes_ = limit_bytes_ = round_down(cap_bytes, device.pool_granularity());

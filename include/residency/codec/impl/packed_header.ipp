@@ -48,12 +48,12 @@ RESIDENCY_INLINE Status check_header(std::span<const std::byte> packed, std::uin
     }
     if (header.packed_bytes != packed.size()) {
         return Error{ErrorKind::malformed, name() + ": " + residency::detail::in_bytes(packed.size()) +
-                                               " are there of the " + std::to_string(header.packed_bytes) +
+                                               " are there of the " + residency::detail::in_bytes(header.packed_bytes) +
                                                " that the header says"};
     }
     if (header.raw_bytes != raw_bytes) {
-        return Error{ErrorKind::mismatch, name() + ": " + std::to_string(header.raw_bytes) +
-                                              " raw bytes were packed, " + std::to_string(raw_bytes) +
+        return Error{ErrorKind::mismatch, name() + ": " + residency::detail::in_bytes(header.raw_bytes) +
+                                              " of raw bytes were packed, " + residency::detail::in_bytes(raw_bytes) +
                                               " are asked for"};
     }
     return {};

@@ -121,9 +121,9 @@ template <class Use>
                                Use&& use) {
     if (packed.size() != part.packed_bytes || raw_bytes != part.raw_bytes) {
         return Error{ErrorKind::mismatch, "a packed part of " + residency::detail::in_bytes(part.packed_bytes) +
-                                              " for " + std::to_string(part.raw_bytes) + ": " +
-                                              std::to_string(packed.size()) + " and " + std::to_string(raw_bytes) +
-                                              " are given"};
+                                              " for " + residency::detail::in_bytes(part.raw_bytes) + ": " +
+                                              residency::detail::in_bytes(packed.size()) + " and " +
+                                              residency::detail::in_bytes(raw_bytes) + " are given"};
     }
     return with_codec(part.form, [&](const auto& codec) {
         if (checksum(packed) != part.checksum) {

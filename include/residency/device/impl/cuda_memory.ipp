@@ -54,8 +54,8 @@ RESIDENCY_INLINE Result<CudaDevice::Pool> CudaDevice::create_pool(std::uint64_t 
                      "a pool's cap of " + residency::detail::in_bytes(cap_bytes) +
                          " would be rounded up by the driver: ask for " +
                          (cap_bytes >= step ? std::to_string(cap_bytes / step * step) + " or " : std::string{}) +
-                         std::to_string((cap_bytes / step + 1) * step) + " (multiples of " + std::to_string(step) +
-                         ")"};
+                         std::to_string((cap_bytes / step + 1) * step) + " (multiples of " +
+                         residency::detail::in_bytes(step) + ")"};
     }
     const detail::CudaState::RelaxedScope scope{*state_};
     cudaMemPoolProps properties{};

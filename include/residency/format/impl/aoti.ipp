@@ -61,7 +61,7 @@ namespace detail {
                                              AotiLayout layout, const std::string& prefix) {
     const std::string& path = model.files[file].path;
     const auto shown_total = [](std::optional<std::uint64_t> total) {
-        return total ? std::to_string(*total) : std::string{"more than 64 bits hold"};
+        return total ? residency::detail::in_bytes(*total) : std::string{"more than 64 bits hold"};
     };
     if (layout == AotiLayout::automatic) {
         layout = aoti_total(constants, AotiLayout::dense) == bytes ? AotiLayout::dense : AotiLayout::padded;
@@ -71,7 +71,7 @@ namespace detail {
         return malformed(path, begin,
                          std::string{"the weights blob does not have the size of its constants"} +
                              (is_cut ? std::string{": "} + cut_off : std::string{}),
-                         std::to_string(bytes) + " bytes",
+                         residency::detail::in_bytes(bytes),
                          shown_total(aoti_total(constants, AotiLayout::dense)) + ", or " +
                              shown_total(aoti_total(constants, AotiLayout::padded)) + " with padding");
     }
@@ -485,7 +485,7 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
             if (!code_range) { return code_range.error(); }
             if (code_range->bytes > JsonTree::most_bytes) {
                 return malformed(input.path(), code_range->offset, "the generated code is too long",
-                                 std::to_string(code_range->bytes) + " bytes");
+                                 residency::detail::in_bytes(code_range->bytes));
             }
             const auto text = input.try_text(code_range->offset, code_range->bytes);
             if (!text) { return text.error(); }
@@ -522,7 +522,7 @@ RESIDENCY_INLINE Result<ModelFile> try_read_aoti_blob(const Input& input, std::s
 RESIDENCY_INLINE Result<std::vector<AotiConstant>> try_read_aoti_constants(const Input& input) {
     if (input.bytes() > detail::JsonTree::most_bytes) {
         return detail::malformed(input.path(), 0, "the generated code is too long",
-                                 std::to_string(input.bytes()) + " bytes");
+                                 residency::detail::in_bytes(input.bytes()));
     }
     const auto text = input.try_text(0, input.bytes());
     if (!text) { return text.error(); }

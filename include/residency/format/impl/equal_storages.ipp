@@ -24,6 +24,7 @@
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 #include "residency/host/thread_group.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
@@ -202,7 +203,7 @@ private:
         if (!options_.progress) { return; }
         const std::unique_lock lock{mutex_, std::try_to_lock};
         if (lock && !stop_ && !options_.progress(now, total_bytes_)) {
-            error_ = Error{ErrorKind::cancelled, "cancelled after " + std::to_string(now) + " bytes"};
+            error_ = Error{ErrorKind::cancelled, "cancelled after " + residency::detail::in_bytes(now)};
             stop_ = true;
         }
     }

@@ -70,16 +70,15 @@ struct ExecutorchExtent {
     if (!start) { return start.error(); }
     const std::string_view magic = is_program ? "eh00" : "FH01";
     if (start->size() < header_at + magic.size()) {
-        return malformed(path, start->size(), cut_off, std::to_string(input.bytes()) + " bytes",
-                         "at least " + std::to_string(header_at + magic.size()));
+        return malformed(path, start->size(), cut_off, residency::detail::in_bytes(input.bytes()),
+                         at_least(header_at + magic.size()));
     }
     ExecutorchExtent extent;
     if (std::string_view{*start}.substr((std::min)(start->size(), std::size_t{header_at})).starts_with(magic)) {
         const std::uint64_t header_bytes = is_program ? 24 : 40;
         if (start->size() < header_at + header_bytes) {
             return malformed(path, header_at, std::string{"its header ends behind the file: "} + cut_off,
-                             std::to_string(input.bytes()) + " bytes",
-                             "at least " + std::to_string(header_at + header_bytes));
+                             residency::detail::in_bytes(input.bytes()), at_least(header_at + header_bytes));
         }
         const auto number = [&](std::size_t at) {
             std::uint64_t value = 0;
@@ -89,8 +88,8 @@ struct ExecutorchExtent {
         std::uint32_t length = 0;
         std::memcpy(&length, start->data() + header_at + 4, sizeof length);
         if (length < header_bytes) {
-            return malformed(path, header_at + 4, "its header is too short", std::to_string(length) + " bytes",
-                             std::to_string(header_bytes) + " at least");
+            return malformed(path, header_at + 4, "its header is too short", residency::detail::in_bytes(length),
+                             residency::detail::in_bytes(header_bytes) + " at least");
         }
         // A program says the size of the description; data, where the rest of it begins, and the size of that.
         const auto bytes =
@@ -98,14 +97,13 @@ struct ExecutorchExtent {
         extent.segments_at = number(is_program ? 24 : 32);
         if (!bytes || *bytes > most) {
             return malformed(path, header_at, "its header names a description that is too long",
-                             bytes ? std::to_string(*bytes) + " bytes" : std::string{"a size beyond 64 bits"},
-                             "at most " + std::to_string(most));
+                             bytes ? residency::detail::in_bytes(*bytes) : std::string{"a size beyond 64 bits"},
+                             "at most " + residency::detail::in_bytes(most));
         }
         if (*bytes > input.bytes() || extent.segments_at > input.bytes()) {
-            return malformed(path, header_at,
-                             std::string{"its header names parts that are not in the file: "} + cut_off,
-                             std::to_string(input.bytes()) + " bytes",
-                             "at least " + std::to_string((std::max)(*bytes, extent.segments_at)));
+            return malformed(
+                path, header_at, std::string{"its header names parts that are not in the file: "} + cut_off,
+                residency::detail::in_bytes(input.bytes()), at_least((std::max)(*bytes, extent.segments_at)));
         }
         extent.description_bytes = *bytes;
         return extent;
@@ -214,8 +212,7 @@ private:
             const auto end = from ? residency::detail::checked_add(*from, bytes) : std::nullopt;
             buffer_.fail(table.place(),
                          "segment " + std::to_string(index) + " does not lie inside the file: " + cut_off,
-                         std::to_string(file_bytes_) + " bytes",
-                         end ? "at least " + std::to_string(*end) : std::string{"an end within 64 bits"});
+                         residency::detail::in_bytes(file_bytes_), at_least(end));
             return {};
         }
         return {*from, bytes};
@@ -526,8 +523,9 @@ private:
         }
         const ExecutorchData& data = *found->second.data;
         if (data.bytes != constant.storage_bytes) {
-            return broken("its storage has " + std::to_string(data.bytes) + " bytes where " +
-                          std::to_string(constant.storage_bytes) + " are named: the data are those of another export");
+            return broken("its storage has " + residency::detail::in_bytes(data.bytes) + " where " +
+                          residency::detail::in_bytes(constant.storage_bytes) +
+                          " are named: the data are those of another export");
         }
         auto& storage = found->second.storage;
         if (!storage) {

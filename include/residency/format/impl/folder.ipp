@@ -30,6 +30,7 @@
 #include "residency/format/other_kinds.hpp"
 #include "residency/format/read_options.hpp"
 #include "residency/model/natural_order.hpp"
+#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
@@ -267,8 +268,8 @@ private:
 [[nodiscard]] inline Result<ShardIndex> read_shard_index(const Input& input) {
     constexpr std::uint64_t most_bytes = 100'000'000;
     if (input.bytes() > most_bytes) {
-        return malformed(input.path(), 0, "the index is too large", std::to_string(input.bytes()) + " bytes",
-                         "at most " + std::to_string(most_bytes));
+        return malformed(input.path(), 0, "the index is too large", residency::detail::in_bytes(input.bytes()),
+                         "at most " + residency::detail::in_bytes(most_bytes));
     }
     if (Status known = refuse_other_kinds(input, true); !known) { return known.error(); }
     const auto text = input.try_text(0, input.bytes());

@@ -75,13 +75,13 @@ public:
         const auto length = number<std::uint64_t>();
         if (!ok()) { return {}; }
         if (length > longest) {
-            fail_at(start, std::string{what} + " is too long", std::to_string(length) + " bytes",
-                    "at most " + std::to_string(longest));
+            fail_at(start, std::string{what} + " is too long", residency::detail::in_bytes(length),
+                    "at most " + residency::detail::in_bytes(longest));
             return {};
         }
         if (length > left_bytes()) {
             fail_at(start, std::string{what} + " ends behind the file: " + cut_off,
-                    std::to_string(input_.bytes()) + " bytes", "at least " + std::to_string(place_ + length));
+                    residency::detail::in_bytes(input_.bytes()), at_least(place_ + length));
             return {};
         }
         std::string value(static_cast<std::size_t>(length), '\0');
@@ -94,8 +94,7 @@ public:
             const auto all = residency::detail::checked_multiply(count, each);
             const auto end = all ? residency::detail::checked_add(place_, *all) : std::nullopt;
             fail("more " + std::string{what} + " than the file can hold: " + std::to_string(count) + ": " + cut_off,
-                 std::to_string(input_.bytes()) + " bytes",
-                 "at least " + (end ? std::to_string(*end) : std::string{"2^64"}));
+                 residency::detail::in_bytes(input_.bytes()), at_least(end));
         }
         return ok();
     }
@@ -104,7 +103,7 @@ private:
     void take(std::span<std::byte> out) {
         if (!ok()) { return; }
         if (out.size() > left_bytes()) {
-            fail(cut_off, std::to_string(input_.bytes()) + " bytes", "at least " + std::to_string(place_ + out.size()));
+            fail(cut_off, residency::detail::in_bytes(input_.bytes()), at_least(place_ + out.size()));
             return;
         }
         while (!out.empty()) {
@@ -384,7 +383,7 @@ private:
         if (Status counted = count_bytes(weight, start); !counted) { return counted; }
         if (offset % header_.alignment_bytes != 0) {
             return malformed(input_.path(), offset_place, what() + "its offset is not aligned", std::to_string(offset),
-                             "a multiple of " + std::to_string(header_.alignment_bytes));
+                             "a multiple of " + residency::detail::in_bytes(header_.alignment_bytes));
         }
         weights_.push_back(std::move(weight));
         tensors_.push_back({start, offset});
@@ -426,7 +425,7 @@ private:
             if (needed) {
                 return malformed(input_.path(), cursor_.place(),
                                  std::string{"the file ends before the tensors' data: "} + cut_off,
-                                 std::to_string(input_.bytes()) + " bytes", "more than " + std::to_string(data_));
+                                 residency::detail::in_bytes(input_.bytes()), at_least(data_ + 1));
             }
             data_ = input_.bytes();
         }
@@ -454,7 +453,7 @@ private:
             if (weights_[i].bytes != 0 && !residency::detail::lies_inside(offset, weights_[i].bytes, data_bytes_)) {
                 return malformed(input_.path(), tensors_[i].place,
                                  what() + "its data lie beyond the end of the file: " + cut_off,
-                                 std::to_string(input_.bytes()) + " bytes", whole_bytes());
+                                 residency::detail::in_bytes(input_.bytes()), whole_bytes());
             }
             if (weights_[i].bytes == 0) { continue; }
             const auto padded = aligned(offset + weights_[i].bytes);
@@ -471,20 +470,20 @@ private:
         for (std::size_t i = 0; i < weights_.size(); ++i) {
             const auto end = residency::detail::checked_add(tensors_[i].offset, weights_[i].bytes);
             const auto from_start = end ? residency::detail::checked_add(data_, *end) : std::nullopt;
-            if (!from_start) { return "an end within 64 bits"; }
+            if (!from_start) { return at_least(std::nullopt); }
             whole = (std::max)(whole, *from_start);
         }
-        return "at least " + std::to_string(whole);
+        return at_least(whole);
     }
     /// What follows the last tensor's data is refused or noted.
     [[nodiscard]] Status check_rest(ModelFile& model) const {
         if (data_bytes_ <= data_end_) { return {}; }
-        const std::string rest = std::to_string(data_bytes_ - data_end_);
+        const std::string rest = residency::detail::in_bytes(data_bytes_ - data_end_);
         if (options_.strict) {
-            return malformed(input_.path(), data_ + data_end_, "data that belong to no tensor", rest + " bytes",
+            return malformed(input_.path(), data_ + data_end_, "data that belong to no tensor", rest,
                              "the end of the file");
         }
-        model.notes.push_back(shown(input_.path()) + ": its last " + rest + " bytes belong to no tensor");
+        model.notes.push_back(shown(input_.path()) + ": its last " + rest + " belong to no tensor");
         return {};
     }
 

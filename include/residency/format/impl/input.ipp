@@ -147,8 +147,9 @@ RESIDENCY_INLINE Status Input::try_read(std::uint64_t offset, std::span<std::byt
         if (got == 0) {
             return Error{ErrorKind::io,
                          detail::shown(path_) + ": byte " + std::to_string(offset) +
-                             ": the file became shorter while it was read: it had " + std::to_string(bytes_) + " bytes",
-                         FileLocation{path_, offset, "its end", std::to_string(bytes_) + " bytes"}};
+                             ": the file became shorter while it was read: it had " +
+                             residency::detail::in_bytes(bytes_),
+                         FileLocation{path_, offset, "its end", residency::detail::in_bytes(bytes_)}};
         }
         out = out.subspan(static_cast<std::size_t>(got));
         offset += static_cast<std::uint64_t>(got);
@@ -166,8 +167,8 @@ RESIDENCY_INLINE Result<std::string> Input::try_text(std::uint64_t offset, std::
 
 RESIDENCY_INLINE Error Input::ends_before(std::uint64_t offset, std::uint64_t count) const {
     const auto end = residency::detail::checked_add(offset, count);
-    return detail::malformed(path_, offset, detail::cut_off, std::to_string(bytes_) + " bytes",
-                             end ? "at least " + std::to_string(*end) : std::string{"an end within 64 bits"});
+    return detail::malformed(path_, offset, detail::cut_off, residency::detail::in_bytes(bytes_),
+                             detail::at_least(end));
 }
 
 RESIDENCY_INLINE Error Input::system_error(const std::string& path, std::uint64_t offset, const std::string& what) {
@@ -179,7 +180,7 @@ RESIDENCY_INLINE Error Input::system_error(const std::string& path, std::uint64_
 RESIDENCY_INLINE Error Input::changed(const FileIdentity& before, const FileIdentity& now, const char* when) const {
     const std::string how = residency::detail::difference(before, now);
     return {ErrorKind::mismatch, detail::shown(path_) + ": the file was changed " + when + ": " + how,
-            FileLocation{path_, 0, how, std::to_string(before.bytes) + " bytes"}};
+            FileLocation{path_, 0, how, residency::detail::in_bytes(before.bytes)}};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

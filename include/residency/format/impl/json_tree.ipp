@@ -16,6 +16,7 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
@@ -94,8 +95,8 @@ private:
 RESIDENCY_INLINE Result<JsonTree> JsonTree::try_parse(std::string_view text, const std::string& source,
                                                       std::uint64_t base) {
     if (text.size() > most_bytes) {
-        return malformed(source, base, "the JSON text is too long", std::to_string(text.size()) + " bytes",
-                         "at most " + std::to_string(most_bytes));
+        return malformed(source, base, "the JSON text is too long", residency::detail::in_bytes(text.size()),
+                         "at most " + residency::detail::in_bytes(most_bytes));
     }
     JsonTree tree;
     Builder builder{tree, source, base};
@@ -105,8 +106,8 @@ RESIDENCY_INLINE Result<JsonTree> JsonTree::try_parse(std::string_view text, con
 
 RESIDENCY_INLINE Result<JsonTree> JsonTree::try_read(const Input& input, std::uint64_t offset, std::uint64_t bytes) {
     if (bytes > most_bytes) {
-        return malformed(input.path(), offset, "the JSON text is too long", std::to_string(bytes) + " bytes",
-                         "at most " + std::to_string(most_bytes));
+        return malformed(input.path(), offset, "the JSON text is too long", residency::detail::in_bytes(bytes),
+                         "at most " + residency::detail::in_bytes(most_bytes));
     }
     const auto text = input.try_text(offset, bytes);
     if (!text) { return text.error(); }
@@ -150,8 +151,8 @@ RESIDENCY_INLINE bool JsonHandler::parse_error(std::size_t, const std::string& l
     if (const std::size_t at = text.find("; last read"); at != std::string_view::npos) { text = text.substr(0, at); }
     const auto says = [&](std::string_view part) { return text.find(part) != std::string_view::npos; };
     if (says("unexpected end of input") || says("missing closing quote")) {
-        return fail(std::string{"not valid JSON, it has no end: "} + cut_off, std::to_string(place()) + " bytes",
-                    "at least " + std::to_string(place() + 1));
+        return fail(std::string{"not valid JSON, it has no end: "} + cut_off, residency::detail::in_bytes(place()),
+                    at_least(place() + 1));
     }
     return fail("not valid JSON: " + residency::detail::shortened(text, 200),
                 last.empty() ? std::string{} : shown(last));

@@ -92,9 +92,9 @@ private:
         if (!offset) { return offset.error(); }
         const SourceFile& file = model_.files[*number];
         if (!residency::detail::lies_inside(*offset, *bytes, file.bytes)) {
-            return broken_storage(entry, std::to_string(*bytes) + " bytes from " + std::to_string(*offset) +
-                                             " on do not lie inside the " + std::to_string(file.bytes) + " bytes of " +
-                                             shown(file.path));
+            return broken_storage(entry, residency::detail::in_bytes(*bytes) + " from " + std::to_string(*offset) +
+                                             " on do not lie inside the " + residency::detail::in_bytes(file.bytes) +
+                                             " of " + shown(file.path));
         }
         ends_[*number] = *offset + *bytes;
         const auto is_mutable = entry.find("mutable") ? entry.find("mutable")->boolean() : std::optional{false};
@@ -186,8 +186,8 @@ private:
         if (Status added = append_view(model_, std::move(weight)); !added) { return broken(added.error().message()); }
         if (const auto given = entry.find("bytes")) {
             if (given->number() != model_.weights.back().bytes) {
-                return broken("it takes " + std::to_string(model_.weights.back().bytes) +
-                              " bytes, not what \"bytes\" says");
+                return broken("it takes " + residency::detail::in_bytes(model_.weights.back().bytes) +
+                              ", not what \"bytes\" says");
             }
         }
         return {};

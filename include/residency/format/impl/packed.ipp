@@ -61,7 +61,7 @@ struct PackedFront {
     std::byte front[packed_front_bytes];
     if (input.bytes() < packed_front_bytes) {
         return malformed(path, input.bytes(), std::string{"the file ends inside its front: "} + cut_off,
-                         std::to_string(input.bytes()) + " bytes", "at least " + std::to_string(packed_front_bytes));
+                         residency::detail::in_bytes(input.bytes()), at_least(packed_front_bytes));
     }
     if (Status read = input.try_read(0, front); !read) { return read.error(); }
     const auto u32 = [&](std::size_t at) { return residency::detail::load_little_endian<std::uint32_t>(front + at); };
@@ -81,7 +81,7 @@ struct PackedFront {
     if (u64(40) != hash.value()) { return malformed(path, 40, "the front was changed: its checksum is another"); }
     if (u64(32) != input.bytes()) {
         return malformed(path, 32, input.bytes() < u64(32) ? cut_off : "the file is longer than it says",
-                         std::to_string(input.bytes()) + " bytes", std::to_string(u64(32)));
+                         residency::detail::in_bytes(input.bytes()), residency::detail::in_bytes(u64(32)));
     }
     const PackedFront found{u64(16), u64(24)};
     if (found.index_bytes > packed_most_index_bytes || found.index_at < packed_front_bytes ||
@@ -166,7 +166,7 @@ private:
             }
             if (left != 0) {
                 return broken_part(next, i,
-                                   "the parts lack the last " + std::to_string(left) + " bytes of the storage");
+                                   "the parts lack the last " + residency::detail::in_bytes(left) + " of the storage");
             }
             if (mutables_[i] > 1) { return broken_part(next, i, "whether it is mutable is not 0 or 1"); }
             const std::uint64_t offset = parts->empty() ? packed_front_bytes : parts->front().offset_bytes;
@@ -588,9 +588,9 @@ RESIDENCY_INLINE Result<PackReport> try_write_packed(const ModelFile& model, con
                                                       std::chrono::steady_clock::now() - start});
     };
     const auto cancelled = [&] {
-        return Error{ErrorKind::cancelled, "packing was cancelled after " + std::to_string(done_bytes) + " of " +
-                                               std::to_string(report.raw_bytes) +
-                                               " bytes; nothing is left of the file"};
+        return Error{ErrorKind::cancelled, "packing was cancelled after " + residency::detail::in_bytes(done_bytes) +
+                                               " of " + residency::detail::in_bytes(report.raw_bytes) +
+                                               "; nothing is left of the file"};
     };
     {
         detail::PackThreads threads{*jobs, model, files};
@@ -619,8 +619,9 @@ RESIDENCY_INLINE Result<PackReport> try_write_packed(const ModelFile& model, con
     const std::vector<std::byte> index = detail::packed_index(model, parts);
     if (index.size() > detail::packed_most_index_bytes) {
         return Error{ErrorKind::unsupported, detail::shown(path) + ": the index of the model takes " +
-                                                 std::to_string(index.size()) + " bytes; a packed file has room for " +
-                                                 std::to_string(detail::packed_most_index_bytes)};
+                                                 residency::detail::in_bytes(index.size()) +
+                                                 "; a packed file has room for " +
+                                                 residency::detail::in_bytes(detail::packed_most_index_bytes)};
     }
     if (Status written = out.try_write(at, index); !written) { return written.error(); }
     report.file_bytes = at + index.size();

@@ -27,6 +27,7 @@
 #include "residency/model/dtype.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
@@ -292,8 +293,8 @@ RESIDENCY_INLINE Result<Catalog> Program::try_bind(const Catalog& weights) const
         if (storage.bytes != expected || weight.offset_bytes != 0) {
             return Error{ErrorKind::mismatch,
                          "the tensor " + residency::detail::quoted(tensors[i]) + " has " +
-                             std::to_string(storage.bytes) + " bytes where the program was compiled for " +
-                             std::to_string(expected) + ": these are the weights of another model"};
+                             residency::detail::in_bytes(storage.bytes) + " where the program was compiled for " +
+                             residency::detail::in_bytes(expected) + ": these are the weights of another model"};
         }
         sources.push_back(storage.source);
     }

@@ -242,7 +242,7 @@ private:
     std::array<std::byte, 8> prefix{};
     if (input.bytes() < prefix.size()) {
         return malformed(path, 0, std::string{"too short for the 8 bytes that hold the header's length: "} + cut_off,
-                         std::to_string(input.bytes()) + " bytes", "at least 8");
+                         residency::detail::in_bytes(input.bytes()), at_least(8));
     }
     if (Status read = input.try_read(0, prefix); !read) { return read.error(); }
     std::uint64_t header_bytes = 0;
@@ -250,13 +250,13 @@ private:
         header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(prefix[i]);
     }
     if (header_bytes > safetensors_header_limit) {
-        return malformed(path, 0, "the header is too large", std::to_string(header_bytes) + " bytes",
-                         "at most " + std::to_string(safetensors_header_limit));
+        return malformed(path, 0, "the header is too large", residency::detail::in_bytes(header_bytes),
+                         "at most " + residency::detail::in_bytes(safetensors_header_limit));
     }
     const std::uint64_t data = header_bytes + prefix.size();
     if (data > input.bytes()) {
         return malformed(path, 0, std::string{"the header is longer than the file: "} + cut_off,
-                         std::to_string(input.bytes()) + " bytes", "at least " + std::to_string(data));
+                         residency::detail::in_bytes(input.bytes()), at_least(data));
     }
     auto text = input.try_text(prefix.size(), header_bytes);
     if (text && (text->empty() || text->front() != '{')) {
@@ -292,8 +292,7 @@ private:
             for (const auto& each : header.tensors) { last = (std::max)(last, each.end); }
             const auto whole = residency::detail::checked_add(data, last);
             return broken(std::string{"its data lie beyond the end of the file: "} + cut_off,
-                          std::to_string(input.bytes()) + " bytes",
-                          whole ? std::to_string(*whole) : "an end within 64 bits");
+                          residency::detail::in_bytes(input.bytes()), at_least(whole));
         }
         const auto elements = count_elements(weight.shape);
         const auto bytes =
@@ -302,8 +301,8 @@ private:
         const auto view = [&] { return weight.dtype + shape_text(weight.shape); };
         if (!bytes) { return broken(view() + ": " + bytes.error().message()); }
         if (*bytes != end - begin) {
-            return broken(view() + " does not match its data_offsets", std::to_string(end - begin) + " bytes",
-                          std::to_string(*bytes));
+            return broken(view() + " does not match its data_offsets", residency::detail::in_bytes(end - begin),
+                          residency::detail::in_bytes(*bytes));
         }
         weight.bytes = *bytes;
     }
@@ -334,7 +333,7 @@ private:
     const std::uint64_t data_bytes = input.bytes() - data;
     if (covered != data_bytes) {
         return malformed(input.path(), data + covered, "data that belong to no tensor",
-                         std::to_string(data_bytes - covered) + " bytes", "the end of the file");
+                         residency::detail::in_bytes(data_bytes - covered), "the end of the file");
     }
     return order;
 }
@@ -447,8 +446,8 @@ RESIDENCY_INLINE Result<std::string> SafetensorsWriter::try_header(std::span<con
     header.resize((header.size() + 7) / 8 * 8, ' ');
     std::uint64_t length = header.size() - 8;
     if (length > safetensors_header_limit) {
-        return refuse("the header of " + std::to_string(length) + " bytes is larger than the format's limit of " +
-                      std::to_string(safetensors_header_limit));
+        return refuse("the header of " + residency::detail::in_bytes(length) +
+                      " is larger than the format's limit of " + residency::detail::in_bytes(safetensors_header_limit));
     }
     for (std::size_t i = 0; i < 8; ++i, length >>= 8) { header[i] = static_cast<char>(length & 255); }
     data_bytes = offset;

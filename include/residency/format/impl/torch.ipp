@@ -154,8 +154,9 @@ RESIDENCY_INLINE Result<TorchArchive> TorchArchive::try_read(const Input& input,
     const auto range = zip.try_locate(input, *entry);
     if (!range) { return range.error(); }
     if (range->bytes > longest_pickle) {
-        return malformed(input.path(), range->offset, "the pickle is too long", std::to_string(range->bytes) + " bytes",
-                         "at most " + std::to_string(longest_pickle));
+        return malformed(input.path(), range->offset, "the pickle is too long",
+                         residency::detail::in_bytes(range->bytes),
+                         "at most " + residency::detail::in_bytes(longest_pickle));
     }
     auto text = input.try_text(range->offset, range->bytes);
     if (!text) { return text.error(); }
@@ -172,7 +173,7 @@ RESIDENCY_INLINE Result<ZipDirectory::Range> TorchArchive::try_locate(const Pick
     auto data = zip_->try_locate(*input_, *record);
     if (data && data->bytes != storage.bytes) {
         return malformed(input_->path(), data->offset, "the data of a tensor have another size",
-                         std::to_string(data->bytes) + " bytes", std::to_string(storage.bytes));
+                         residency::detail::in_bytes(data->bytes), residency::detail::in_bytes(storage.bytes));
     }
     return data;
 }
@@ -204,11 +205,10 @@ RESIDENCY_INLINE Result<TorchStream> TorchStream::try_read(const Input& input, s
         if (!pickles) { return pickles.error(); }
         if (pickles->size() < magic_version_order_model_keys) {
             if (bytes == input.bytes()) {
-                return malformed(path, bytes, cut_off, std::to_string(bytes) + " bytes",
-                                 "at least " + std::to_string(bytes + 1));
+                return malformed(path, bytes, cut_off, residency::detail::in_bytes(bytes), at_least(bytes + 1));
             }
             if (bytes == longest_pickle) {
-                return malformed(path, 0, "the pickle is too long", "more than " + std::to_string(bytes) + " bytes");
+                return malformed(path, 0, "the pickle is too long", "more than " + residency::detail::in_bytes(bytes));
             }
             continue;
         }
@@ -249,8 +249,8 @@ RESIDENCY_INLINE Status TorchStream::locate_all(const TorchPickle& keys, std::ui
         end = end ? residency::detail::checked_add(*end, found->second.bytes) : end;
     }
     if (!end || *end > input_->bytes()) {
-        return malformed(input_->path(), input_->bytes(), cut_off, std::to_string(input_->bytes()) + " bytes",
-                         end ? std::to_string(*end) : "more than 64 bits can count");
+        return malformed(input_->path(), input_->bytes(), cut_off, residency::detail::in_bytes(input_->bytes()),
+                         at_least(end));
     }
     for (const PickledStorage* each : in_order) {
         std::array<std::byte, count_bytes> raw{};

@@ -61,15 +61,16 @@ RESIDENCY_INLINE Status append_view(ModelFile& model, ModelFile::WeightEntry wei
     if (!bytes) { return bytes.error(); }
     const std::uint64_t whole = model.storages[weight.storage].bytes;
     if (!residency::detail::lies_inside(weight.offset_bytes, *bytes, whole)) {
-        return Error{ErrorKind::malformed, weight.dtype + shape_text(weight.shape) + ", " + std::to_string(*bytes) +
-                                               " bytes from " + std::to_string(weight.offset_bytes) +
-                                               " on, does not lie inside its storage of " + std::to_string(whole) +
-                                               " bytes"};
+        return Error{ErrorKind::malformed,
+                     weight.dtype + shape_text(weight.shape) + ", " + residency::detail::in_bytes(*bytes) + " from " +
+                         std::to_string(weight.offset_bytes) + " on, does not lie inside its storage of " +
+                         residency::detail::in_bytes(whole)};
     }
     if (weight.offset_bytes % weight.type.alignment_bytes() != 0) {
-        return Error{ErrorKind::malformed,
-                     "its offset of " + std::to_string(weight.offset_bytes) + " bytes is not a multiple of the " +
-                         std::to_string(weight.type.alignment_bytes()) + " that " + weight.dtype + " needs"};
+        return Error{ErrorKind::malformed, "its offset of " + residency::detail::in_bytes(weight.offset_bytes) +
+                                               " is not a multiple of the " +
+                                               residency::detail::in_bytes(weight.type.alignment_bytes()) + " that " +
+                                               weight.dtype + " needs"};
     }
     weight.bytes = *bytes;
     if (!weight.strides.empty() && is_dense(weight.shape, weight.strides)) { weight.strides.clear(); }

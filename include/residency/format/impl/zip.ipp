@@ -31,8 +31,9 @@ RESIDENCY_INLINE Result<ZipDirectory> ZipDirectory::try_read(const Input& input,
     if (!residency::detail::lies_inside(end->directory, end->directory_bytes, end->directory_end) ||
         end->count > end->directory_bytes / zip_entry_bytes || end->directory_bytes > longest_directory) {
         return malformed(path, end->place, "the ZIP directory is not valid",
-                         std::to_string(end->count) + " entries in " + std::to_string(end->directory_bytes) +
-                             " bytes at " + std::to_string(end->directory));
+                         std::to_string(end->count) + " entries in " +
+                             residency::detail::in_bytes(end->directory_bytes) + " at " +
+                             std::to_string(end->directory));
     }
     const auto text = input.try_text(begin + end->directory, end->directory_bytes);
     if (!text) { return text.error(); }
@@ -55,7 +56,7 @@ RESIDENCY_INLINE auto ZipDirectory::find_end(const Input& input, std::uint64_t b
     constexpr std::uint64_t longest_comment = 65535;
     const std::string& path = input.path();
     if (bytes < tail_bytes) {
-        return malformed(path, begin, "too short for a ZIP archive", std::to_string(bytes) + " bytes");
+        return malformed(path, begin, "too short for a ZIP archive", residency::detail::in_bytes(bytes));
     }
     const auto padding = zeros_before(input, begin, bytes);
     if (!padding) { return padding.error(); }
@@ -79,7 +80,7 @@ RESIDENCY_INLINE auto ZipDirectory::find_end(const Input& input, std::uint64_t b
         return *start == "PK\3\4"
                    ? malformed(path, begin + bytes,
                                "no end of a ZIP directory: the file is cut off: download or save it again",
-                               std::to_string(bytes) + " bytes", "more, and the directory after them")
+                               residency::detail::in_bytes(bytes), "more, and the directory after them")
                    : malformed(path, search_start, "no end of a ZIP directory, and no ZIP archive begins the file");
     }
     const std::uint64_t place = search_start + at;
@@ -176,7 +177,7 @@ RESIDENCY_INLINE auto ZipDirectory::try_locate(const Input& input, const Entry& 
     const std::uint64_t end = next == headers_.end() ? data_end_ : (std::min)(*next, data_end_);
     if (!residency::detail::lies_inside(data, entry.bytes, end)) {
         return malformed(input.path(), where, what + " reaches beyond the next one, or the archive's data",
-                         std::to_string(entry.bytes) + " bytes");
+                         residency::detail::in_bytes(entry.bytes));
     }
     return Range{begin_ + data, entry.bytes};
 }

@@ -52,10 +52,11 @@ RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& sourc
 }
 
 RESIDENCY_INLINE Error WeightFile::other_size(const SourceFile& source, std::uint64_t bytes) {
-    return {ErrorKind::mismatch,
-            residency::detail::quoted(source.path) + ": it has " + residency::detail::in_bytes(bytes) +
-                " now, and had " + std::to_string(source.bytes) + " when the catalog was made",
-            FileLocation{source.path, 0, residency::detail::in_bytes(bytes), std::to_string(source.bytes)}};
+    return {
+        ErrorKind::mismatch,
+        residency::detail::quoted(source.path) + ": it has " + residency::detail::in_bytes(bytes) + " now, and had " +
+            residency::detail::in_bytes(source.bytes) + " when the catalog was made",
+        FileLocation{source.path, 0, residency::detail::in_bytes(bytes), residency::detail::in_bytes(source.bytes)}};
 }
 
 RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open_pieces(const SourceFile& source, FileAccess access) {

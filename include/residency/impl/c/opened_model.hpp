@@ -136,9 +136,9 @@ public:
         if (!at) { return at.error(); }
         const std::uint64_t whole = catalog().weight(weight).bytes;
         if (offset > whole || bytes > whole - offset) {
-            return Error{ErrorKind::invalid_argument, residency::detail::in_bytes(bytes) + " from byte " +
-                                                          std::to_string(offset) +
-                                                          " are more than the weight has: " + std::to_string(whole)};
+            return Error{ErrorKind::invalid_argument,
+                         residency::detail::in_bytes(bytes) + " from byte " + std::to_string(offset) +
+                             " are more than the weight has: " + residency::detail::in_bytes(whole)};
         }
         if (bytes == 0) { return {}; }
         const Stream stream = leases_.find(handle)->stream;

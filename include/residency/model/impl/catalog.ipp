@@ -36,24 +36,25 @@ RESIDENCY_INLINE Status check_packed(std::span<const PackedPart> parts, std::uin
             return Error{ErrorKind::invalid_argument,
                          "a packed part of " + residency::detail::in_bytes(part.packed_bytes) + " at offset " +
                              std::to_string(part.offset_bytes) + ", for " +
-                             residency::detail::in_bytes(part.raw_bytes) + " of the " + std::to_string(bytes) +
-                             ", does not lie inside the storage and the " + residency::detail::in_bytes(whole) +
-                             " of " + where,
+                             residency::detail::in_bytes(part.raw_bytes) + " of the " +
+                             residency::detail::in_bytes(bytes) + ", does not lie inside the storage and the " +
+                             residency::detail::in_bytes(whole) + " of " + where,
                          FileLocation{where, part.offset_bytes, {}, {}}};
         }
         if (part.form == PackedForm::raw && part.packed_bytes != part.raw_bytes) {
             return Error{ErrorKind::invalid_argument,
                          "a raw part of " + residency::detail::in_bytes(part.packed_bytes) + " at offset " +
-                             std::to_string(part.offset_bytes) + " stands for " + std::to_string(part.raw_bytes),
+                             std::to_string(part.offset_bytes) + " stands for " +
+                             residency::detail::in_bytes(part.raw_bytes),
                          FileLocation{where, part.offset_bytes, {}, {}}};
         }
         left -= part.raw_bytes;
     }
     if (left == 0) { return {}; }
-    return Error{
-        ErrorKind::invalid_argument,
-        "its packed parts lack the last " + std::to_string(left) + " of its " + residency::detail::in_bytes(bytes),
-        FileLocation{where, 0, {}, {}}};
+    return Error{ErrorKind::invalid_argument,
+                 "its packed parts lack the last " + residency::detail::in_bytes(left) + " of its " +
+                     residency::detail::in_bytes(bytes),
+                 FileLocation{where, 0, {}, {}}};
 }
 
 RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t bytes) {
@@ -90,7 +91,7 @@ RESIDENCY_INLINE Status check_source(const StorageSource& source, std::uint64_t 
                  residency::detail::in_bytes(bytes) + " at offset " + std::to_string(offset) +
                      " do not lie inside the " + residency::detail::in_bytes(whole) + " of " + where,
                  FileLocation{where, offset, residency::detail::in_bytes(whole),
-                              "at least " + std::to_string(bytes) + " from there"}};
+                              "at least " + residency::detail::in_bytes(bytes) + " from there"}};
 }
 
 }  // namespace detail

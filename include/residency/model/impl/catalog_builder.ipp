@@ -46,7 +46,7 @@ RESIDENCY_INLINE StorageId CatalogBuilder::add_storage(std::uint64_t bytes, Stor
     if (options.alignment_bytes == 0 || (options.alignment_bytes & (options.alignment_bytes - 1)) != 0 ||
         options.alignment_bytes > max_alignment_bytes) {
         return fail_storage("an alignment of " + residency::detail::in_bytes(options.alignment_bytes) +
-                            " is not a power of two up to " + std::to_string(max_alignment_bytes));
+                            " is not a power of two up to " + residency::detail::in_bytes(max_alignment_bytes));
     }
     if (Status inside = detail::check_source(options.source, bytes); !inside) {
         status_ = inside.error().in(next_storage());
@@ -70,7 +70,7 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add(std::string_view name, DType dtype
     if (!expected) { return fail_weight(name, expected.error().message()); }
     if (*expected != bytes.size()) {
         return fail_weight(name, describe(dtype, shape) + " takes " + residency::detail::in_bytes(*expected) + ", " +
-                                     std::to_string(bytes.size()) + " were given");
+                                     residency::detail::in_bytes(bytes.size()) + " were given");
     }
     return add(name, dtype, std::move(shape), HostSource{HostBytes::borrow(bytes, kind), 0});
 }
@@ -235,7 +235,7 @@ RESIDENCY_INLINE WeightId CatalogBuilder::add_weight(std::string_view name, DTyp
     if (!status_) { return no_weight; }
     if (name.empty() || name.size() > max_name_bytes) {
         return fail_weight(name, "a name takes 1 to " + residency::detail::in_bytes(max_name_bytes) +
-                                     ", this one has " + std::to_string(name.size()));
+                                     ", this one has " + residency::detail::in_bytes(name.size()));
     }
     if (index(storage) >= storages_.size()) {
         return fail_weight(name, "it lies in storage " + std::to_string(index(storage)) + ", but there are only " +

@@ -35,7 +35,8 @@ RESIDENCY_INLINE std::uint64_t SectionReader::count(std::uint64_t max, std::uint
 
 RESIDENCY_INLINE Status SectionReader::finish() {
     if (ok() && position_ != bytes_.size()) {
-        fail_at(position_, std::to_string(bytes_.size() - position_) + " more bytes", "the end of the section");
+        fail_at(position_, residency::detail::in_bytes(bytes_.size() - position_) + " too many",
+                "the end of the section");
     }
     return error_ ? Status{*error_} : Status{};
 }
@@ -89,7 +90,7 @@ RESIDENCY_INLINE Status ContainerReader::failed(std::uint64_t offset, std::strin
 }
 
 RESIDENCY_INLINE Status ContainerReader::cut_off(std::string expected) const {
-    std::string found = std::to_string(bytes_.size()) + " bytes";
+    std::string found = residency::detail::in_bytes(bytes_.size());
     std::string message = source_ + ": it is cut off: copy or make it again: found " + found + ", expected " + expected;
     return Error{ErrorKind::malformed, std::move(message),
                  FileLocation{source_, bytes_.size(), std::move(found), std::move(expected)}};
@@ -122,8 +123,10 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
             source_ + " at byte 8: found version " + std::to_string(u32(8)) + " of the container, this library reads 1",
             FileLocation{source_, 8, std::to_string(u32(8)), "1"}};
     }
-    if (u64(24) > size) { return cut_off(std::to_string(u64(24))); }
-    if (u64(24) != size) { return failed(24, "a length of " + std::to_string(u64(24)), std::to_string(size)); }
+    if (u64(24) > size) { return cut_off(residency::detail::in_bytes(u64(24))); }
+    if (u64(24) != size) {
+        return failed(24, "a length of " + residency::detail::in_bytes(u64(24)), residency::detail::in_bytes(size));
+    }
     StableHash checksum;
     checksum.bytes(bytes_.first(static_cast<std::size_t>(size - detail::container_checksum_bytes)));
     if (u64(size - detail::container_checksum_bytes) != checksum.value()) {
@@ -154,7 +157,7 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
         }
         if (section.bytes > end - offset) {
             return failed(entry + 16, residency::detail::in_bytes(section.bytes),
-                          "at most " + std::to_string(end - offset));
+                          "at most " + residency::detail::in_bytes(end - offset));
         }
         const std::uint64_t next = detail::container_padded(offset + section.bytes);
         if (next > end) {
@@ -166,7 +169,9 @@ RESIDENCY_INLINE Status ContainerReader::check_frame() {
         sections_.push_back(section);
         offset = next;
     }
-    if (offset != end) { return failed(offset, std::to_string(end - offset) + " more bytes", "the checksum"); }
+    if (offset != end) {
+        return failed(offset, residency::detail::in_bytes(end - offset) + " too many", "the checksum");
+    }
     return {};
 }
 

@@ -54,8 +54,8 @@ private:
             return wrong_plan("too many copies");
         }
         if (d_.held_bytes > d_.budget_bytes) {
-            return wrong_plan("holds " + std::to_string(d_.held_bytes) + " bytes of " +
-                              std::to_string(d_.budget_bytes));
+            return wrong_plan("holds " + residency::detail::in_bytes(d_.held_bytes) + " of " +
+                              residency::detail::in_bytes(d_.budget_bytes));
         }
         if (g == 0 || (g & (g - 1)) != 0 || d_.held_bytes % g != 0 || d_.image_bytes / g >= none - 1) {
             return wrong_plan("chunk size");

@@ -141,7 +141,7 @@ RESIDENCY_INLINE Result<Plan> load(std::span<const std::byte> bytes, const Expec
     const auto other = [&](const char* what, std::uint64_t found, std::uint64_t wanted) {
         return Error{ErrorKind::mismatch, source + ": the plan was made for a " + what + " of " +
                                               residency::detail::in_bytes(found) + ", not of " +
-                                              std::to_string(wanted)};
+                                              residency::detail::in_bytes(wanted)};
     };
     if (plan.budget_bytes() != expected.budget_bytes) {
         return other("budget", plan.budget_bytes(), expected.budget_bytes);
