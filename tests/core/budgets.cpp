@@ -295,6 +295,49 @@ TEST_CASE_TEMPLATE("where others hold the device, the error is the budget's: wha
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("equal slots that one storage makes large: errors and the budget's text name it, and what to do") {
+    using Weights = compositions::OnSlab;
+    constexpr std::uint64_t unit = 4096;
+    constexpr const char* advice =
+        "every slot of the pool is as large as \"w0\", 262,144 bytes (256 KiB), and most storages are much smaller: "
+        "place "
+        "that one resident or host, or take another pool";
+    CheckedDevice device;
+    const auto model_of = [&](Placement placement) {
+        return make_model(device, {{64 * unit, placement}, {unit}, {unit}, {unit}, {unit}, {unit}, {unit}});
+    };
+    const Model model = model_of(Placement::streamed);
+    residency::ScheduleBuilder builder{model.catalog};
+    builder.step({weight(0)}).step({weight(1), weight(2), weight(3)});
+    const auto schedule = must(builder.try_build());
+    const auto refused = Weights::try_create(device, model.catalog, options<Weights>(2 * 64 * unit, schedule));
+    REQUIRE_FALSE(refused);
+    CAPTURE(refused.error().message());
+    CHECK(refused.error().message().find(std::string{": step 1 needs 12,288 bytes (12 KiB) at once, "} +
+                                         "786,432 bytes (768 KiB) as the pool rounds, beside 0 bytes of residents; " +
+                                         advice + "; give 786432 or more") != std::string::npos);
+    {
+        // Without a schedule the largest storage sets the floor. Another schedule raises it.
+        auto weights = make<Weights>(device, model, 64 * unit);
+        const auto raised = weights.try_set_schedule(schedule);
+        REQUIRE_FALSE(raised);
+        CHECK(raised.error().message().find(std::string{"; "} + advice + "; raise the budget first") !=
+              std::string::npos);
+        must(weights.try_set_budget(Budget::percent_of_weights(100)));
+        CHECK_FALSE(weights.budget().is_streaming());
+        CHECK(weights.budget().text.ends_with(std::string{"the pool may leave the rest unused; "} + advice + ")"));
+    }
+    const auto others = [&](const auto& created) {
+        return created.error().message().find("every slot") != std::string::npos;
+    };
+    // Placed elsewhere, it makes no slot large; nor do storages of one size, or a pool of other places.
+    const Model placed = model_of(Placement::resident);
+    CHECK_FALSE(others(Weights::try_create(device, placed.catalog, options<Weights>(unit))));
+    const Model equal = make_model(device, {{unit}, {unit}, {unit}});
+    CHECK_FALSE(others(Weights::try_create(device, equal.catalog, options<Weights>(1))));
+    CHECK_FALSE(others(OnDemand::try_create(device, model.catalog, options<OnDemand>(unit))));
+}
+
 TEST_CASE("a request that the budget holds and the device does not says what is free") {
     constexpr std::uint64_t unit = 4096;
     Device::Config config = small_config();

@@ -50,6 +50,7 @@ struct BudgetContext {
     std::uint64_t floor_step_bytes =
         0;                          ///< streamed bytes of what sets the floor, before the pool rounds; 0: not known
     bool has_packed_bytes = false;  ///< the floor holds packed bytes too, beside those that are unpacked from them
+    std::string pool_advice;        ///< what makes the pool waste memory, and what to do; may be empty
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
     std::uint64_t reserve_bytes = 0;                 ///< left free by an automatic budget
     std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down to multiples of it, the floor and the total up

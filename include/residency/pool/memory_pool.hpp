@@ -60,6 +60,7 @@ struct Place {
 /// 17. `p.try_close()`                      call 9 that says what the device refused; after a failure only calls 9, 10 and 17 follow. One
 ///                                          of them follows a call 5 that failed, which may hold what the device refused to take back.
 ///                                          Without it, what the device refuses while a Residency is suspended is left behind
+/// 18. `p.slot_bytes(r)`                    of equal slots, the size that open() would give them: messages name what makes them large
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  P1 held_bytes() ≤ cap_bytes at every instant, apart from a change of the cap.

@@ -66,6 +66,12 @@ public:
         return round_up(slots_for(requirements.step, slot) * slot, chunk_bytes(device, requirements));
     }
 
+    [[nodiscard]] std::uint64_t slot_bytes(const Requirements& requirements) const noexcept {
+        return round_up(requirements.largest_scheduled_bytes != 0 ? requirements.largest_scheduled_bytes
+                                                                  : requirements.largest_storage_bytes,
+                        (std::max)(config_.alignment_bytes, requirements.largest_alignment_bytes));
+    }
+
     /// Blocks while the device maps memory. After a failure, what the device refused to take back is held until try_close() or close().
     [[nodiscard]] Status open(D& device, const Requirements& requirements, std::uint64_t cap_bytes);
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, typename D::Stream) {
@@ -111,11 +117,6 @@ private:
         std::uint64_t sum = 0;
         for (const std::uint64_t bytes : storages) { sum += slots_for(bytes, slot_bytes); }
         return sum;
-    }
-    [[nodiscard]] std::uint64_t slot_bytes(const Requirements& requirements) const noexcept {
-        return round_up(requirements.largest_scheduled_bytes != 0 ? requirements.largest_scheduled_bytes
-                                                                  : requirements.largest_storage_bytes,
-                        (std::max)(config_.alignment_bytes, requirements.largest_alignment_bytes));
     }
     [[nodiscard]] std::uint64_t chunk_bytes(const D& device, const Requirements& requirements) const noexcept {
         const std::uint64_t slot = slot_bytes(requirements);

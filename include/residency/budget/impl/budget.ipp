@@ -176,7 +176,8 @@ inline void round_budget_sizes(ResolvedBudget& resolved, const BudgetContext& co
                                 : what_sets_floor(context);
     return {ErrorKind::budget,
             resolved.text + " is below the smallest that works, " + in_bytes(resolved.floor_bytes) + ": " + why +
-                "; give " + std::to_string(resolved.floor_bytes) + " or more, or 0 for the smallest",
+                (context.pool_advice.empty() ? "" : "; " + context.pool_advice) + "; give " +
+                std::to_string(resolved.floor_bytes) + " or more, or 0 for the smallest",
             BudgetNumbers{resolved.asked_bytes, resolved.bytes, context.resident_bytes, resolved.floor_bytes,
                           context.floor_step}};
 }
@@ -246,7 +247,8 @@ RESIDENCY_INLINE Result<ResolvedBudget> Budget::try_resolve(const BudgetContext&
     if (!resolved.is_streaming()) {
         resolved.text += "; everything is resident, nothing is streamed";
         if (resolved.total_bytes > weights + weights / 8) {
-            resolved.text += " (the weights have " + in_bytes(weights) + ": the pool may leave the rest unused)";
+            resolved.text += " (the weights have " + in_bytes(weights) + ": the pool may leave the rest unused" +
+                             (context.pool_advice.empty() ? "" : "; " + context.pool_advice) + ")";
         }
     }
     return resolved;

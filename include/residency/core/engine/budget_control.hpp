@@ -98,6 +98,8 @@ private:
     [[nodiscard]] std::uint32_t floor_step(const BudgetLimits& limits) const noexcept {
         return shared_->order.origin() == OrderOrigin::declared ? limits.floor_step : UINT32_MAX;
     }
+    /// Which storage makes equal slots so large that most of their memory is wasted, and what to do; empty: none does.
+    [[nodiscard]] std::string pool_advice(const BudgetLimits& limits) const;
     /// The largest storage that streams, of those that set the floor where that is known; no_storage: none streams.
     [[nodiscard]] StorageId largest_storage(const BudgetLimits& limits) const;
 
@@ -192,6 +194,7 @@ Status BudgetControl<D>::raise_floor() {
                        " largest storages (policies.storages_at_once) have " +
                        residency::detail::in_bytes(largest_bytes(limits.floor_storages)) + ", before the pool rounds";
         }
+        if (const std::string advice = pool_advice(limits); !advice.empty()) { message += "; " + advice; }
         return Error{ErrorKind::budget, message + "; raise the budget first",
                      BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, floor_step(limits)}};
     }
@@ -228,6 +231,21 @@ std::uint64_t BudgetControl<D>::largest_bytes(std::uint32_t storages) const {
     std::uint64_t sum = 0;
     for (const std::uint64_t bytes : sizes) { sum += bytes; }
     return sum;
+}
+
+template <Device D>
+std::string BudgetControl<D>::pool_advice(const BudgetLimits& limits) const {
+    const Catalog& catalog = shared_->catalog;
+    StorageId largest = no_storage;
+    for (std::uint32_t i = 0; i < catalog.storages().size(); ++i) {
+        const Storage& storage = catalog.storage(StorageId{i});
+        if (storage.placement != Placement::streamed || storage.bytes > limits.wasteful_slot_bytes) { continue; }
+        if (largest == no_storage || storage.bytes > catalog.storage(largest).bytes) { largest = StorageId{i}; }
+    }
+    if (limits.wasteful_slot_bytes == 0 || largest == no_storage) { return {}; }
+    return "every slot of the pool is as large as " + catalog.describe(largest) + ", " +
+           residency::detail::in_bytes(limits.wasteful_slot_bytes) +
+           ", and most storages are much smaller: place that one resident or host, or take another pool";
 }
 
 template <Device D>
@@ -276,6 +294,7 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
         if (const auto memory = shared_->device->memory()) { result.free_device_bytes = memory->free_bytes; }
     }
     result.has_packed_bytes = shared_->decider->unpacks();
+    result.pool_advice = pool_advice(limits);
     result.reserve_bytes = reserve_bytes_;
     return result;
 }

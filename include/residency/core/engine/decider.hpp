@@ -99,6 +99,8 @@ struct BudgetLimits {
     std::uint32_t floor_storages = 0;       ///< where no step sets the floor, this number of the largest storages does
     std::uint64_t resident_from_bytes = 0;  ///< nothing streams from here on
     std::uint64_t ceiling_bytes = 0;        ///< everything fits from here on, what no step reads with it
+    std::uint64_t wasteful_slot_bytes =
+        0;  ///< of equal slots that storages leave empty by half or more; 0: there are none
 };
 
 /// The device memory of a decider, in bytes.

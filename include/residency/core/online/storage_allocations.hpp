@@ -168,6 +168,13 @@ BudgetLimits StorageAllocations<Pool>::limits(const Device& device, const Catalo
     BudgetLimits limits;
     if (requirements.storages.empty()) { return limits; }
     limits.resident_from_bytes = limits.ceiling_bytes = pool::ceiling_bytes(pool_, device, requirements);
+    if constexpr (requires { pool_.slot_bytes(requirements); }) {
+        const std::uint64_t slot = pool_.slot_bytes(requirements);
+        if (catalog.streamed_bytes() / requirements.storages.size() <=
+            (std::min)(slot, requirements.largest_storage_bytes) / 2) {
+            limits.wasteful_slot_bytes = slot;
+        }
+    }
     if (schedule.empty()) { at_once = (std::max)(at_once, 1U); }
     pool::Requirements of_step = requirements;
     std::vector<std::uint64_t> sizes{requirements.storages.begin(), requirements.storages.end()};
