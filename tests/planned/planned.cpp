@@ -655,6 +655,35 @@ TEST_CASE("a pool on a small budget measures the link without exceeding it") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("a link and a rate of memory that no machine has are refused, with what is plausible and the unit") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 4, chunk);
+    const auto refused = [&](auto change, const char* text) {
+        auto with = options(2 * chunk, in_order(model));
+        change(with.policies);
+        const auto made = Weights::try_create(device, model.catalog, std::move(with));
+        REQUIRE_FALSE(made);
+        CAPTURE(made.error().message());
+        CHECK(made.error().kind() == ErrorKind::invalid_argument);
+        CHECK(made.error().message() == text);
+    };
+    for (const auto& [rate, shown] : {std::pair{5.0, "5"}, {55.5, "55.5"}, {5e15, "5e+15"}, {-1.0, "-1"}}) {
+        refused([rate = rate](auto& policies) { policies.link->bytes_per_second = rate; },
+                (std::string{"policies.link.bytes_per_second is "} + shown +
+                 ", and only 1e6 to 1e13 bytes per second (PCIe 4.0 x16: 25e9) are plausible: give it in this unit")
+                    .c_str());
+    }
+    refused([](auto& policies) { policies.link->latency_seconds = 1000; },
+            "policies.link.latency_seconds is 1000, and only 0 to 1 seconds (PCIe: 2.4e-6) are plausible: give it in "
+            "this unit");
+    refused([](auto& policies) { policies.link->node_latency_seconds = 2.7; },
+            "policies.link.node_latency_seconds is 2.7, and only 0 to 1 seconds (PCIe: 2.4e-6) are plausible: give it "
+            "in this unit");
+    refused([](auto& policies) { policies.memory_bytes_per_second = 4200; },
+            "policies.memory_bytes_per_second is 4200, and only 1e8 to 1e15 bytes per second (H200: 4.2e12) are "
+            "plausible: give it in this unit");
+}
+
 TEST_SUITE_END();
 
 }  // namespace planned_test

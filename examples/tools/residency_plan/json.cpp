@@ -143,6 +143,9 @@ plan::Problem problem_of(const Json& in, bool has_budget) {
     problem.alignment_bytes = 1;
     problem.link.bytes_per_second = real(in["link"]["bytes_per_second"], "link.bytes_per_second");
     problem.link.latency_seconds = real(in["link"]["latency_seconds"], "link.latency_seconds");
+    if (const auto plausible = plan::check_given(problem.link, "link"); !plausible) {
+        throw Refused{plausible.error().message()};
+    }
     if (in.contains("budget_bytes")) { problem.budget_bytes = whole(in["budget_bytes"], "budget_bytes"); }
     problem.chunk_bytes = whole(in["chunk_bytes"], "chunk_bytes");
     if (!in["cyclic"].is_boolean()) { throw Refused{"cyclic: expected true or false"}; }

@@ -624,7 +624,10 @@ def check_refusals(program, folder):
     for path in whole_fields:
         for value in (-1, 0.5, 1e300, 2**64, -2**70):
             program.refuses(edited(path, value), name(path))
-    program.refuses(edited(("link", "bytes_per_second"), 0), "bytes_per_second")
+    for rate, shown in ((0, "0"), (5, "5"), (5e15, "5e+15")):
+        program.refuses(edited(("link", "bytes_per_second"), rate),
+                        f"link.bytes_per_second is {shown}, and only 1e6 to 1e13 bytes per second (PCIe 4.0 x16: 25e9) are plausible")
+    program.refuses(edited(("link", "latency_seconds"), 1000), "link.latency_seconds is 1000, and only 0 to 1 seconds")
     program.refuses(edited(("chunk_bytes",), 0), "chunk_bytes")
     program.refuses(edited(("chunk_bytes",), 5000), "chunk_bytes is 5000")
     program.refuses(edited(("storages", 2, "bytes"), 2**63), "storage 2")

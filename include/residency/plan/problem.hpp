@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -67,6 +68,11 @@ struct Problem {
         step_offsets.push_back(static_cast<std::uint32_t>(step_storages.size()));
     }
 };
+
+/// Checks the link that a person gives as `name`: numbers that no machine has are of another unit. A problem may have any link.
+[[nodiscard]] RESIDENCY_INLINE Status check_given(const Link& link, const std::string& name);
+/// Checks the rate of device memory that a person gives as `name`, like the link.
+[[nodiscard]] RESIDENCY_INLINE Status check_given_memory_rate(double bytes_per_second, const std::string& name);
 
 /// Checks that a problem is well formed. The error names what is not.
 RESIDENCY_INLINE Status validate(const Problem& problem);

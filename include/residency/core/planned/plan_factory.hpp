@@ -36,7 +36,7 @@ struct CurrentPlan {
 /// Makes plans for one catalog. Every plan that it returns is for the schedule that was prepared last, and holds no more than its budget.
 class PlanFactory {
 public:
-    /// `leases_at_once`: the number of consecutive steps whose bytes are there together, at least 1. `link`: unset until set_link().
+    /// `leases_at_once`: the number of consecutive steps whose bytes are there together, at least 1. `link`: the caller's; unset until set_link().
     /// `given`: a plan to be used instead of making one.
     /// `memory_bytes_per_second`: unset until set_memory_rate(). `storages_at_once`: this number of the largest storages must fit together
     /// too.
@@ -46,11 +46,12 @@ public:
         : options_{std::move(options)},
           leases_at_once_{(std::max)(leases_at_once, 1U)},
           link_{link},
+          has_own_link_{link.has_value()},
           memory_bytes_per_second_{memory_bytes_per_second},
           given_{std::move(given)},
           storages_at_once_{storages_at_once} {}
 
-    /// Computes problem() and sizes() for a schedule. `current_plan`: null while there is none. Errors: what the planner says of a
+    /// Computes problem() and sizes() for a schedule. `current_plan`: null while there is none. Errors: numbers of the caller that no machine has; what the planner says of a
     /// malformed problem.
     [[nodiscard]] Status prepare(const Catalog& catalog, const Schedule& schedule, std::uint64_t chunk_bytes,
                                  const plan::Plan* current_plan);
@@ -62,7 +63,10 @@ public:
     [[nodiscard]] const plan::ChunkFloor& sizes() const noexcept { return sizes_; }
 
     [[nodiscard]] bool knows_link() const noexcept { return link_.has_value(); }
-    void set_link(const plan::Link& link) { link_ = problem_.link = link; }
+    void set_link(const plan::Link& link) {
+        link_ = problem_.link = link;
+        has_own_link_ = false;
+    }
     /// The rate at which kernels read device memory.
     [[nodiscard]] bool knows_memory_rate() const noexcept { return memory_bytes_per_second_.has_value(); }
     void set_memory_rate(double bytes_per_second) {
@@ -103,6 +107,7 @@ private:
     plan::Options options_;
     std::uint32_t leases_at_once_;
     std::optional<plan::Link> link_;
+    bool has_own_link_;  // link_ is the caller's, not measured
     std::optional<double> memory_bytes_per_second_;
     std::optional<plan::Plan> given_;
     std::uint32_t storages_at_once_;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,40 @@
 #include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
+
+namespace detail {
+
+/// `range`: from `least` to `most` in words, with the unit and an example.
+[[nodiscard]] inline Status check_plausible(const std::string& name, const double& value, double least, double most,
+                                            const char* range) {
+    if (residency::detail::is_finite(value) && value >= least && value <= most) { return {}; }
+    char shown[32];
+    std::snprintf(shown, sizeof shown, "%.6g", value);
+    return Error{ErrorKind::invalid_argument,
+                 name + " is " + shown + ", and only " + range + " are plausible: give it in this unit"};
+}
+
+}  // namespace detail
+
+RESIDENCY_INLINE Status check_given(const Link& link, const std::string& name) {
+    if (Status rate = detail::check_plausible(name + ".bytes_per_second", link.bytes_per_second, 1e6, 1e13,
+                                              "1e6 to 1e13 bytes per second (PCIe 4.0 x16: 25e9)");
+        !rate) {
+        return rate;
+    }
+    for (const auto& [member, latency] : {std::pair{".latency_seconds", &link.latency_seconds},
+                                          {".node_latency_seconds", &link.node_latency_seconds}}) {
+        if (Status time = detail::check_plausible(name + member, *latency, 0, 1, "0 to 1 seconds (PCIe: 2.4e-6)");
+            !time) {
+            return time;
+        }
+    }
+    return {};
+}
+
+RESIDENCY_INLINE Status check_given_memory_rate(double bytes_per_second, const std::string& name) {
+    return detail::check_plausible(name, bytes_per_second, 1e8, 1e15, "1e8 to 1e15 bytes per second (H200: 4.2e12)");
+}
 
 RESIDENCY_INLINE Status validate(const Problem& problem) {
     const auto bad = [](std::string what) { return Status{Error{ErrorKind::invalid_argument, std::move(what)}}; };

@@ -102,9 +102,12 @@ inline std::vector<std::uint64_t> source_offsets(const Catalog& catalog, const p
 
 RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Schedule& schedule,
                                              std::uint64_t chunk_bytes, const plan::Plan* current_plan) {
-    if (memory_bytes_per_second_ && !residency::detail::is_positive(*memory_bytes_per_second_)) {
-        return Error{ErrorKind::invalid_argument,
-                     "memory_bytes_per_second must be positive: leave it out, and it is measured"};
+    if (memory_bytes_per_second_) {
+        auto plausible = plan::check_given_memory_rate(*memory_bytes_per_second_, "policies.memory_bytes_per_second");
+        if (!plausible) { return plausible; }
+    }
+    if (has_own_link_) {
+        if (auto plausible = plan::check_given(*link_, "policies.link"); !plausible) { return plausible; }
     }
     plan::Problem problem =
         detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
