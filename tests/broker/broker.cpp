@@ -231,6 +231,27 @@ TEST_CASE("hysteresis: targets that go up and down a little change nothing twice
     CHECK(model.budget().bytes >= 9500 - 850);
 }
 
+TEST_CASE("a model without a floor is refused, with what to give") {
+    BudgetBroker broker{{.total_bytes = 1000}};
+    const auto refused = broker.try_add_model({.name = "draft", .wanted_bytes = 500});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::invalid_argument);
+    CHECK(
+        refused.error().message() ==
+        "\"draft\" cannot join without a floor: give floor_bytes, the smallest budget that works, and wanted_bytes as "
+        "try_resolve_budget of the model has them for a budget of 0: floor_bytes and total_bytes");
+    // One that is wrong is told at the end of a pass.
+    auto client = must(broker.try_add_model({.name = "m", .floor_bytes = 0, .wanted_bytes = 0}));
+    must(client.try_budget());
+    Model model{Budget::bytes(100)};
+    const auto more = client.try_at_pass_end(model);
+    REQUIRE_FALSE(more);
+    CHECK(more.error().message() ==
+          "\"m\" has a budget of 100 bytes, and 0 bytes were granted: the model takes the budget of its client, whose "
+          "floor_bytes are the smallest that works for it");
+    CHECK(must(broker.try_add_memory({.name = "cache"})).account().floor_bytes == 0);  // memory needs none
+}
+
 TEST_CASE("hysteresis holds where it is more than moves at once, and what has begun to grow comes to its target") {
     BudgetBroker broker{{.total_bytes = 10000, .hysteresis = 0.1, .most_moved_bytes = 200}};
     auto client = must(broker.try_add_model({.name = "m", .floor_bytes = 0, .wanted_bytes = 10000}));  // 1000

@@ -75,10 +75,10 @@ public:
 
     /// A client that is a Residency.
     struct ModelOptions {
-        std::string name;                ///< for messages
-        std::int32_t priority = 0;       ///< the higher one is served first
-        std::uint64_t floor_bytes = 0;   ///< the smallest budget that works
-        std::uint64_t wanted_bytes = 0;  ///< granted at most: what everything takes; below floor_bytes: that
+        std::string name;                        ///< for messages
+        std::int32_t priority = 0;               ///< the higher one is served first
+        std::uint64_t floor_bytes = UINT64_MAX;  ///< the smallest budget that works; UINT64_MAX: not given, an error
+        std::uint64_t wanted_bytes = 0;          ///< granted at most: what everything takes; below floor_bytes: that
     };
     /// A client that allocates by itself, such as a KV cache.
     struct MemoryOptions {
@@ -114,8 +114,15 @@ public:
         return try_create(device, *parsed, config, reserve_bytes);
     }
 
-    /// Adds a client. Error budget: the floors together exceed the total.
+    /// Adds a client. Errors: invalid_argument where it has no floor; budget where the floors together exceed the total.
     [[nodiscard]] Result<broker::ModelClient> try_add_model(ModelOptions options) {
+        if (options.floor_bytes == UINT64_MAX) {
+            return Error{ErrorKind::invalid_argument,
+                         "\"" + options.name +
+                             "\" cannot join without a floor: give floor_bytes, the smallest budget that "
+                             "works, and wanted_bytes as try_resolve_budget of the model has them for a budget of 0: "
+                             "floor_bytes and total_bytes"};
+        }
         auto id = ledger().open(std::move(options.name), broker::ClientKind::model,
                                 {options.priority, options.floor_bytes, options.wanted_bytes}, 0, UINT64_MAX);
         if (!id) { return id.error(); }

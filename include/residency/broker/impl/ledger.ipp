@@ -94,11 +94,14 @@ RESIDENCY_INLINE Result<std::optional<std::uint64_t>> Ledger::begin(Id id, std::
     Account& account = client.account;
     const std::uint64_t holds = residency::detail::saturating_add(in_force_bytes, pending_bytes);
     if (!client.started || client.changing || holds > account.granted_bytes) {
-        return Error{ErrorKind::wrong_state,
-                     holds > account.granted_bytes
-                         ? "\"" + account.name + "\" has a budget of " + residency::detail::in_bytes(in_force_bytes) +
-                               ", and " + residency::detail::in_bytes(account.granted_bytes) + " were granted"
-                         : "\"" + account.name + "\" has no budget from here yet, or is changing it"};
+        return Error{
+            ErrorKind::wrong_state,
+            holds > account.granted_bytes
+                ? "\"" + account.name + "\" has a budget of " + residency::detail::in_bytes(in_force_bytes) + ", and " +
+                      residency::detail::in_bytes(account.granted_bytes) +
+                      " were granted: the model takes the budget of its client, whose floor_bytes are the smallest "
+                      "that works for it"
+                : "\"" + account.name + "\" has no budget from here yet, or is changing it"};
     }
     account.granted_bytes = account.used_bytes = holds;
     client.pending_bytes = pending_bytes;
