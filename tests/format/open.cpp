@@ -177,6 +177,11 @@ TEST_CASE("open: what a file is instead of a model is named, with what to give i
              {"\x28\xb5\x2f\xfd"s + std::string(20, '\0'), "a zstd archive", "unpack"},
              {"model/"s + std::string(251, '\0') + "ustar", "a tar archive", "unpack"},
              {"\x89HDF\r\n\x1a\n"s + std::string(20, '\0'), "an HDF5 file", "convert"},
+             {"\x80\2}q\0X\1\0\0\0aq\1K\1s."s, "a Python pickle that torch.save did not write",
+              "save the tensors of it with safetensors or torch.save"},
+             {"\x80\4\x95\x0a\0\0\0\0\0\0\0}\x94\x8c\1a\x94K\1s."s, "a Python pickle that torch.save did not write",
+              "load it in Python"},
+             {"(dp0\nVa\np1\nI1\ns.", "a Python pickle that torch.save did not write", "load it in Python"},
              {"\x93NUMPY\1\0"s, "a NumPy array", "convert"},
              {"tjgg\3\0\0\0"s, "a ggml file from before GGUF", "llama.cpp"}}) {
         CAPTURE(what);
@@ -193,6 +198,10 @@ TEST_CASE("open: what a file is instead of a model is named, with what to give i
                                                   fixture("safetensors/unaligned.safetensors"), folder.file("model")}),
                     what, advice));
     }
+    // A header of 0x7d0280 bytes begins as a pickle does.
+    const std::string header = R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+    const std::string long_header = header + std::string(0x7d0280 - header.size(), ' ');
+    CHECK(format::try_read_model(folder.write("long", "\x80\2}\0\0\0\0\0"s + long_header + 'x')));
     const auto json = [&](const std::string& text) {
         return format::try_read_model(folder.write("config.json", text));
     };
@@ -201,6 +210,34 @@ TEST_CASE("open: what a file is instead of a model is named, with what to give i
     CHECK(named(json(R"({"model_type":"llama"})"), "a model's configuration", "the file of weights"));
     CHECK(named(json(R"({"version":"1.0","added_tokens":[]})"), "JSON that describes no weights",
                 "give a file of weights"));
+}
+
+TEST_CASE("open: a key is refused where nothing is PyTorch's, by the file's name and format") {
+    const support::TemporaryFolder folder;
+    const format::ReadOptions options{.key = "ema"};
+    const auto refuses = [](const Result<format::ModelFile>& model, const std::string& path, const std::string& of) {
+        REQUIRE_FALSE(model);
+        CHECK(model.error().kind() == ErrorKind::invalid_argument);
+        CHECK(model.error().message() == '"' + path +
+                                             "\": the key \"ema\" chooses a part of what PyTorch saved, and this is " +
+                                             of + ": leave the key out");
+    };
+    for (const auto& [name, of] : {std::pair{"safetensors/small.safetensors", "safetensors"},
+                                   {"safetensors/sharded.safetensors.index.json", "safetensors"},
+                                   {"gguf/metadata.gguf", "gguf"},
+                                   {"executorch/tensors.ptd", "executorch"}}) {
+        CAPTURE(name);
+        refuses(format::try_read_model(fixture(name), options), fixture(name), of);
+        refuses(format::try_read_model_or_aoti(fixture(name), options), fixture(name), of);
+        refuses(format::try_read_model_parts({fixture(name)}, options), fixture(name), of);
+    }
+    refuses(format::try_read_model_or_aoti(fixture("aoti/saved.pt2"), options), fixture("aoti/saved.pt2"),
+            "aotinductor");
+    // Of several files, one that is PyTorch's is enough.
+    const std::string small = fixture("safetensors/small.safetensors"), nested = fixture("torch/nested.bin");
+    refuses(format::try_read_model_parts({"a=" + small, "b=" + small}, options), "a=" + small, "safetensors");
+    CHECK(format::try_read_model_parts({"a=" + small, "b=" + nested}, {.key = "model"}));
+    CHECK(format::try_read_model(nested, {.key = "model"}));
 }
 
 TEST_CASE("open: a path that cannot be one is named as what it is") {

@@ -121,6 +121,11 @@ int run(int argc, char** argv) {
     options.ggml_types = *ggml_types;
     if (const auto program = paths.size() == 1 ? find_program(paths[0]) : std::nullopt) {
         if (!*program) { return bad_file(program->error()); }
+        if (!options.key.empty()) {
+            return bad_file({residency::ErrorKind::invalid_argument,
+                             residency::detail::quoted(paths[0]) + ": --key chooses a part of what PyTorch saved, and "
+                                                                   "this is a compiled program: leave it out"});
+        }
         json ? print_json(**program) : print_table(**program);
         return 0;
     }

@@ -50,6 +50,10 @@ shows "$fixtures/torch/nested.bin" '"name":"a"' '"passed_over":[{"name":"epoch"'
 grep -q 'would be left out: it is no tensor' "$folder/err" || fail "strict: $(cat "$folder/err")"
 "$program" --key weights "$fixtures/torch/nested.bin" 2>"$folder/err" && fail "a key that leads nowhere"
 grep -q 'give one or more of the keys' "$folder/err" || fail "no candidates: $(cat "$folder/err")"
+"$program" --key model "$fixtures/gguf/metadata.gguf" 2>"$folder/err" && fail "a key of a GGUF file"
+grep -q 'metadata.gguf": the key "model" chooses a part of what PyTorch saved, and this is gguf' "$folder/err" || fail "key: $(cat "$folder/err")"
+"$program" --key model "$fixtures/program/markers.residency" 2>"$folder/err" && fail "a key of a program"
+grep -q 'markers.residency": --key chooses a part' "$folder/err" || fail "key: $(cat "$folder/err")"
 shows "$fixtures/torch/legacy.bin" '"name":"a","dtype":"float32","shape":[2]'
 shows "$fixtures/torch/module.bin" '"name":"weight","dtype":"float32","shape":[2,1]' '"name":"bias"'
 "$program" --key '*' "$fixtures/torch/nested.bin" | grep -q '^model\.a .*float32' || fail "all keys"

@@ -20,7 +20,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 /// NAME goes before an index NAME.index.json that does not list it, as in transformers, and a note says so. In the cache of
 /// Hugging Face's hub, models--ORGANISATION--NAME is the snapshot that refs/main names, else the only one. Errors: those of the
 /// reader; unsupported where the file looks like none of the formats, and says what it looks like, or where a folder holds no
-/// model, or several, and names the paths to give.
+/// model, or several, and names the paths to give; invalid_argument where options.key is set and the file is not PyTorch's.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path,
                                                                 const ReadOptions& options = {});
 
@@ -29,7 +29,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 /// their number and may come in any order. A part may be PREFIX=PATH, where nothing lies at this whole text and PREFIX has no
 /// slash: then each part is a model of its own, and the names of its tensors and metadata begin with "PREFIX.".
 /// ModelFile::try_tie says which tensors they share. Errors: those of the readers; malformed where two parts have a tensor of the
-/// same name, or the list has both parts and pieces.
+/// same name, or the list has both parts and pieces; invalid_argument where options.key is set and no part is PyTorch's.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
                                                                       const ReadOptions& options = {});
 #if RESIDENCY_EXCEPTIONS
@@ -63,6 +63,10 @@ enum class FileFormat : std::uint8_t {
 /// Blocks. Tells the format by the name, the first bytes and, if these do not tell, more of the file. `start` is given the first
 /// bytes. Error unsupported: it is something else that often lies in the place of a model file.
 [[nodiscard]] RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& start);
+
+/// The model that was read from there. Error invalid_argument: options.key is set, and nothing of it is PyTorch's.
+[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> with_key_used(Result<ModelFile> model, const std::string& path,
+                                                               const ReadOptions& options);
 
 }  // namespace detail
 

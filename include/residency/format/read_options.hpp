@@ -21,7 +21,7 @@ struct ReadOptions {
     bool ties_from_metadata = true;
     /// PyTorch. Which part of what was saved holds the tensors, such as "state_dict" or "ema.model"; "." are those of the outermost
     /// dictionary alone. Several with commas, "model,generator", whose tensors then have the part's name before theirs; "*": all there
-    /// are. Empty: the only part that holds any.
+    /// are. Empty: the only part that holds any. An error where no file is PyTorch's.
     std::string key{};
     /// GGUF. Types of the caller, which go before those of ggml_types.
     std::vector<GgmlType> ggml_types{};

@@ -565,8 +565,9 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model_or_aoti(const std::string& pat
     const auto format = detail::format_of(*input, start);
     if (!format) { return format.error(); }
     switch (*format) {
-        case detail::FileFormat::aoti_package: return try_read_aoti_package(*input);
-        case detail::FileFormat::aoti_config: return try_read_aoti_config(*input);
+        case detail::FileFormat::aoti_package:
+            return detail::with_key_used(try_read_aoti_package(*input), path, options);
+        case detail::FileFormat::aoti_config: return detail::with_key_used(try_read_aoti_config(*input), path, options);
         default: return try_read_model(path, options);
     }
 }

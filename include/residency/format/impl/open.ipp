@@ -35,13 +35,6 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 namespace detail {
 
-/// Whether a safetensors file may begin so: a length of 8 bytes that a header may have, and its first character.
-[[nodiscard]] inline bool has_safetensors_header(std::string_view start) noexcept {
-    constexpr std::size_t zeros_from = 4;
-    return start.size() > 8 && start[8] == '{' &&
-           start.substr(zeros_from, 8 - zeros_from).find_first_not_of('\0') == std::string_view::npos;
-}
-
 RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& start) {
     const std::string& path = input.path();
     if (Status known = refuse_other_kinds(input, path.ends_with(".json")); !known) { return known.error(); }
@@ -132,7 +125,10 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
            has_safetensors_header(start) || is_torch_before_archives(start) || path.ends_with(".json");
 }
 
-/// try_read_model_parts without prefixes.
+/// try_read_model with any key.
+[[nodiscard]] inline Result<ModelFile> read_path(const std::string& path, const ReadOptions& options);
+
+/// try_read_model_parts without prefixes, and with any key.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> read_parts(const std::vector<std::string>& paths,
                                                             const ReadOptions& options);
 
@@ -177,7 +173,7 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
                                                           "model a prefix of its own"};
         }
         const std::string path = prefix.empty() ? part : part.substr(prefix.size() + 1);
-        auto model = try_read_model(path, options);
+        auto model = read_path(path, options);
         if (!model) { return model.error(); }
         const auto rename = [&](std::string& name) { name = prefix.empty() ? name : prefix + '.' + name; };
         for (auto& weight : model->weights) { rename(weight.name); }
@@ -188,25 +184,23 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
     return whole;
 }
 
-}  // namespace detail
-
-RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const ReadOptions& options) {
-    if (detail::is_folder(path)) {
+inline Result<ModelFile> read_path(const std::string& path, const ReadOptions& options) {
+    if (is_folder(path)) {
         const auto are_parts = [&](const std::vector<std::string>& paths) {
             if (!paths.front().ends_with(".gguf")) { return false; }
-            const auto file = detail::read_gguf_parts(paths, options, false);
+            const auto file = read_gguf_parts(paths, options, false);
             const GgufValue* count = file ? file->headers[0].find("split.count") : nullptr;
             return count != nullptr && count->as_count() == paths.size();
         };
-        const auto folder = detail::try_folder_of_model(path);
+        const auto folder = try_folder_of_model(path);
         if (!folder) { return folder.error(); }
-        const auto found = detail::try_find_model_in(*folder, are_parts);
+        const auto found = try_find_model_in(*folder, are_parts);
         if (!found) { return found.error(); }
-        const std::string whole = found->size() == 1 ? detail::whole_file_beside(found->front()) : std::string{};
-        if (whole.empty()) { return detail::read_parts(*found, options); }
-        auto model = try_read_model(whole, options);
+        const std::string whole = found->size() == 1 ? whole_file_beside(found->front()) : std::string{};
+        if (whole.empty()) { return read_parts(*found, options); }
+        auto model = read_path(whole, options);
         if (model) {
-            model->notes.push_back(detail::shown(found->front()) + ": passed over, since " + detail::shown(whole) +
+            model->notes.push_back(shown(found->front()) + ": passed over, since " + shown(whole) +
                                    " is whole and not in that index; give the index to open what it lists");
         }
         return model;
@@ -214,25 +208,22 @@ RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const
     const auto input = Input::try_open(path);
     if (!input) { return input.error(); }
     std::string start;
-    const auto format = detail::format_of(*input, start);
+    const auto format = format_of(*input, start);
     if (!format) { return format.error(); }
-    if (*format == detail::FileFormat::gguf) {  // the path of one of several files stands for all
+    if (*format == FileFormat::gguf) {  // the path of one of several files stands for all
         auto file = try_read_gguf(path, options);
         if (!file) { return file.error(); }
         return std::move(file->model);
     }
-    if (*format == detail::FileFormat::executorch) { return try_read_executorch(path); }  // with its data beside it
-    auto model = detail::read_as(*format, *input, start, options);
-    const bool is_index =
-        *format == detail::FileFormat::safetensors_index || *format == detail::FileFormat::torch_index;
-    if (model && !is_index) { detail::note_index_beside(*model, path); }
+    if (*format == FileFormat::executorch) { return try_read_executorch(path); }  // with its data beside it
+    auto model = read_as(*format, *input, start, options);
+    const bool is_index = *format == FileFormat::safetensors_index || *format == FileFormat::torch_index;
+    if (model && !is_index) { note_index_beside(*model, path); }
     return model;
 }
 
-namespace detail {
-
 RESIDENCY_INLINE Result<ModelFile> read_parts(const std::vector<std::string>& paths, const ReadOptions& options) {
-    if (paths.size() == 1) { return try_read_model(paths.front(), options); }
+    if (paths.size() == 1) { return read_path(paths.front(), options); }
     std::size_t models = 0;
     std::size_t ggufs = 0;
     std::size_t executorchs = 0;
@@ -297,7 +288,7 @@ RESIDENCY_INLINE Result<ModelFile> read_parts(const std::vector<std::string>& pa
     for (const std::string& path : paths) {
         Result<ModelFile> part = Error{ErrorKind::io, path};
         if (is_folder(path)) {
-            part = try_read_model(path, untied);
+            part = read_path(path, untied);
         } else {
             const auto input = Input::try_open(path);
             if (!input) { return input.error(); }
@@ -310,13 +301,29 @@ RESIDENCY_INLINE Result<ModelFile> read_parts(const std::vector<std::string>& pa
     return whole;
 }
 
+RESIDENCY_INLINE Result<ModelFile> with_key_used(Result<ModelFile> model, const std::string& path,
+                                                 const ReadOptions& options) {
+    if (!model || options.key.empty() || (", " + model->format + ",").find(", torch,") != std::string::npos) {
+        return model;
+    }
+    return Error{ErrorKind::invalid_argument,
+                 shown(path) + ": the key " + shown(options.key) +
+                     " chooses a part of what PyTorch saved, and this is " + model->format + ": leave the key out",
+                 FileLocation{path, 0, model->format, "torch"}};
+}
+
 }  // namespace detail
+
+RESIDENCY_INLINE Result<ModelFile> try_read_model(const std::string& path, const ReadOptions& options) {
+    return detail::with_key_used(detail::read_path(path, options), path, options);
+}
 
 RESIDENCY_INLINE Result<ModelFile> try_read_model_parts(const std::vector<std::string>& paths,
                                                         const ReadOptions& options) {
     const auto has_prefix = [](const std::string& path) { return !detail::prefix_of(path).empty(); };
-    return std::any_of(paths.begin(), paths.end(), has_prefix) ? detail::read_models(paths, options)
-                                                               : detail::read_parts(paths, options);
+    auto model = std::any_of(paths.begin(), paths.end(), has_prefix) ? detail::read_models(paths, options)
+                                                                     : detail::read_parts(paths, options);
+    return detail::with_key_used(std::move(model), paths.empty() ? std::string{} : paths.front(), options);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::format

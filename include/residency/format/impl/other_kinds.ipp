@@ -13,6 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/other_kinds.hpp"
+#include "residency/format/torch.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
@@ -29,11 +30,23 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
     return false;
 }
 
+/// Whether a pickle begins so that is none of PyTorch's, of a protocol that is not text.
+[[nodiscard]] inline bool is_plain_pickle(std::string_view start) noexcept {
+    constexpr std::string_view first_operations =
+        "}](cXKNJMGBCIL\x88\x89\x8a\x8b\x8c\x8d\x8e\x8f\x95\x96";  // of a value, or of a frame
+    return !has_safetensors_header(start) && !is_torch_before_archives(start) && start.size() > 2 &&
+           start[0] == '\x80' && start[1] >= 2 && start[1] <= 5 &&
+           first_operations.find(start[2]) != std::string_view::npos;
+}
+
 /// What a file is in truth, by its first bytes, and what to do; an empty `what`: not known.
 struct OtherKind {
     const char* what = "";
     const char* advice = "";
 };
+inline constexpr OtherKind plain_pickle{
+    "a Python pickle that torch.save did not write, of which no tensors can be read",
+    "load it in Python, and save the tensors of it with safetensors or torch.save"};
 [[nodiscard]] inline OtherKind other_kind_of(std::string_view start) noexcept {
     constexpr const char* fetch = "fetch the file itself: git lfs pull in its repository, or download it again";
     constexpr const char* download = "download the file again, and log in first if its page asks for that";
@@ -67,6 +80,8 @@ struct OtherKind {
         Magic{"lmgg", {"a ggml file from before GGUF", "convert it to GGUF with llama.cpp"}},
         Magic{"fmgg", {"a ggml file from before GGUF", "convert it to GGUF with llama.cpp"}},
         Magic{"tjgg", {"a ggml file from before GGUF", "convert it to GGUF with llama.cpp"}},
+        Magic{"(dp0\n", plain_pickle},  // of protocol 0, which is text
+        Magic{"(lp0\n", plain_pickle},
         Magic{"%PDF-", {"a PDF document", "give a model file"}},
         Magic{{"\x7f"
                "ELF",
@@ -76,6 +91,7 @@ struct OtherKind {
     for (const Magic& magic : magics) {
         if (start.size() >= magic.at && start.substr(magic.at).starts_with(magic.bytes)) { return magic.kind; }
     }
+    if (is_plain_pickle(start)) { return plain_pickle; }
     if (start.size() >= 64 && start.find_first_not_of('\0') == std::string_view::npos) {
         return {"zeros where a file begins, as a download leaves them that was cut off", "download the file again"};
     }
