@@ -48,6 +48,40 @@ TEST_CASE_TEMPLATE("C15: a leased storage stays at its place while everything el
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE_TEMPLATE("a stream that was destroyed, or is of another device, is refused as such", W, OnDemand,
+                   compositions::Planned) {
+    Device device{small_config()}, elsewhere{small_config()};
+    const Model model = uniform_model(device, 4, 4096);
+    const Stream stream = must(device.create_stream()), gone = must(device.create_stream());
+    must(device.destroy_stream(gone));
+    const Stream foreign = must(elsewhere.create_stream());
+    const auto says = [](const residency::Error& error, const char* what) {
+        CAPTURE(error.message());
+        CHECK(error.kind() == ErrorKind::invalid_argument);
+        CHECK(error.message().find(std::string{"the stream is not valid: it "} + what +
+                                   " that lives until the last lease on it has ended") != std::string::npos);
+    };
+    {
+        auto weights = make<W>(device, model, 0, in_order(model));
+        const auto never_begun = weights.try_begin(gone);
+        REQUIRE_FALSE(never_begun);
+        says(never_begun.error(), "was destroyed, or never made: pass one");
+        const auto begun_elsewhere = weights.try_begin(foreign);
+        REQUIRE_FALSE(begun_elsewhere);
+        says(begun_elsewhere.error(), "was made by another device: pass one of this device");
+        auto pass = must(weights.try_begin(stream));
+        const auto refused = pass.try_acquire(weight(0), gone);
+        REQUIRE_FALSE(refused);
+        says(refused.error(), "was destroyed, or never made: pass one");
+        must(pass.try_end());
+        run_pass(weights, model, stream);  // with a valid one all is well
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(elsewhere.destroy_stream(foreign));
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE_TEMPLATE("C17: a refusal has the same numbers whatever is on the device already", W, OnDemand, Ahead) {
     CheckedDevice device;
     const Model model = uniform_model(device, 12, 4096);

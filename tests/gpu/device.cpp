@@ -76,6 +76,10 @@ TEST_CASE("each code has its own advice") {
     CHECK(error(801).kind() == ErrorKind::unsupported);
     CHECK(error(719).kind() == ErrorKind::device);
     CHECK(contains(error(719), "lost"));
+    for (const int of_stream : {400, 709}) {
+        CHECK(contains(error(of_stream),
+                       "is not valid: it was destroyed, or is of another device or context: pass a stream of"));
+    }
     CHECK_FALSE(contains(error(2), "lost"));
     CHECK(error(905).kind() == ErrorKind::wrong_state);
 }

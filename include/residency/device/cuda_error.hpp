@@ -55,6 +55,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
         case 36: return "install a newer NVIDIA driver";
         case 100: return "no NVIDIA GPU is visible: check nvidia-smi and CUDA_VISIBLE_DEVICES";
         case 101: return "no GPU has this ordinal: check CUDA_VISIBLE_DEVICES";
+        case 400:
+        case 709:  // of a stream that was destroyed, or after cudaDeviceReset
+            return "the stream or event is not valid: it was destroyed, or is of another device or context: pass a "
+                   "stream of this device that lives until the last lease on it has ended";
         case 712: return "these bytes are pinned already: pin each range once";
         case 713: return "these bytes are not pinned";
         case 801: return "this GPU or driver cannot do it";

@@ -274,7 +274,14 @@ private:
                           (owner != nullptr && owner != this ? " was made by another device, which alone can use it"
                                                              : " does not exist, or no longer does"));
     }
-    [[nodiscard]] Error dead_handle(CallKind call, Stream stream) { return dead_handle(call, "stream", stream.device); }
+    [[nodiscard]] Error dead_handle(CallKind call, Stream stream) {
+        return misuse(ErrorKind::invalid_argument, call,
+                      std::string{"the stream is not valid: it "} +
+                          (stream.device != nullptr && stream.device != this
+                               ? "was made by another device: pass one of this device"
+                               : "was destroyed, or never made: pass one") +
+                          " that lives until the last lease on it has ended");
+    }
     [[nodiscard]] Error dead_handle(CallKind call, Event event) { return dead_handle(call, "event", event.owner); }
     [[nodiscard]] Error dead_handle(CallKind call, Pool pool) { return dead_handle(call, "pool", pool.owner); }
     [[nodiscard]] Error dead_handle(CallKind call, Chunk chunk) { return dead_handle(call, "chunk", chunk.owner); }
