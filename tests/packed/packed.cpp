@@ -8,9 +8,11 @@
 #include <optional>
 #include <random>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "residency/core/stall_report.hpp"
 #include "residency/interop/check_readable.hpp"
 #include "tests/packed/support.hpp"
 
@@ -288,6 +290,32 @@ TEST_CASE("kernels that read packed weights get them packed, beside weights that
         CHECK(read_packed == 4);
         expect_no_reports(device);
     }
+    must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a catalog of which nothing is packed streams raw, and the report of stalls says so") {
+    Device device{device_config()};
+    const Layers layers{device};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream("compute"));
+    const auto told = [&](const residency::Catalog& catalog, std::uint64_t budget) {
+        auto with = options(unpacker, budget, schedule_of(catalog, layers.steps));
+        with.time_stalls = true;
+        auto weights = must(Weights::try_create(device, catalog, std::move(with)));
+        std::uint64_t wrong = 0;
+        for (int turn = 0; turn < 3; ++turn) { run_pass(device, layers.model, weights, stream, wrong); }
+        CHECK(wrong == 0);
+        return must(residency::try_report_stalls(weights));
+    };
+    const residency::StallReport raw = told(layers.model.raw, layers.share(60));
+    CHECK(raw.unpacked ==
+          "no weight of the catalog is packed, so that raw bytes stream and nothing is gained over Planned or Experts: "
+          "give "
+          "the catalog of packed::pack or packed::load (PackedModel::catalog), whose kept_raw says what stays raw and "
+          "why");
+    CHECK(raw.text().find(raw.unpacked) != std::string::npos);
+    CHECK(told(layers.model.raw, layers.share(300)).unpacked.empty());  // nothing streams
+    CHECK(told(layers.model.packed.catalog, layers.share(60)).unpacked.empty());
     must(device.destroy_stream(stream));
 }
 

@@ -47,6 +47,8 @@ struct StallReport {
     std::vector<StallAdvice> advice;  ///< each cause once
     /// Of weights that stream from host memory which is not pinned, by a transport that copies straight from there. Empty: there are none.
     std::string pageable;
+    /// That raw weights stream in a composition for packed ones, since none is packed. Empty: it is not so.
+    std::string unpacked;
     /// How long the device ran nothing between steps in the last pass of a timeline, since the host did not submit in time. Empty: not
     /// long, or there was no timeline.
     std::string idle;
@@ -58,7 +60,7 @@ struct StallReport {
     std::uint64_t timed_passes = 0;  ///< that it is based on the last of
 
     /// A sentence each: divergences where they come first, off_plan, each cause (or one that says that nothing stalled or nothing was
-    /// timed), pageable, idle, other divergences, too_long, times.
+    /// timed), pageable, unpacked, idle, other divergences, too_long, times.
     [[nodiscard]] RESIDENCY_INLINE std::vector<std::string> lines() const;
     /// These lines, each with its end.
     [[nodiscard]] RESIDENCY_INLINE std::string text() const;
@@ -75,6 +77,7 @@ struct StallFacts {
     const Catalog* catalog = nullptr;
     std::optional<plan::Problem> problem;     ///< unset: there is no plan
     std::optional<std::uint64_t> pass_bytes;  ///< that a pass of a cyclic plan copies; unset: there is none
+    bool is_for_packed = false;               ///< the composition is one for packed weights
     bool copies_host_memory = false;          ///< the transport is Pinned: calls read the host's memory where it lies
 };
 [[nodiscard]] RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts);
@@ -93,6 +96,7 @@ template <class Weights>
         facts.problem = weights.problem();
         if (weights.plan().is_cyclic()) { facts.pass_bytes = weights.plan().bytes_per_pass(); }
     }
+    facts.is_for_packed = requires(typename Weights::Options options) { options.policies.unpacker; };
     facts.copies_host_memory =
         std::is_same_v<typename Weights::TransportPolicy, transport::Pinned<typename Weights::Device>>;
     return core::report_stalls(facts);

@@ -281,6 +281,18 @@ RESIDENCY_INLINE Status StallAdvisor::advise(StallAdvice& advice) {
            "host: load with host::load, whose report says why memory is not pinned, or use transport::Staged";
 }
 
+// That nothing is packed where weights are to travel packed.
+[[nodiscard]] inline std::string unpacked_in_words(const StallFacts& facts) {
+    if (!facts.is_for_packed || !facts.statistics.streaming) { return {}; }
+    for (const Storage& storage : facts.catalog->storages()) {
+        if (std::holds_alternative<PackedHostSource>(storage.source)) { return {}; }
+    }
+    return "no weight of the catalog is packed, so that raw bytes stream and nothing is gained over Planned or "
+           "Experts: give "
+           "the catalog of packed::pack or packed::load (PackedModel::catalog), whose kept_raw says what stays raw and "
+           "why";
+}
+
 }  // namespace detail
 
 RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
@@ -291,6 +303,7 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
     report.divergences = residency::detail::divergences_in_words(facts.statistics, diverging_costs, holds_leases);
     report.divergences_first = !report.divergences.empty() && diverging_costs && !holds_leases;
     report.pageable = detail::pageable_in_words(facts);
+    report.unpacked = detail::unpacked_in_words(facts);
     report.too_long = detail::too_long_in_words(facts);
     report.times = detail::times_in_words(facts);
     report.times_first = !report.times.empty() && detail::is_still_measuring(facts);
@@ -329,7 +342,7 @@ RESIDENCY_INLINE Result<StallReport> report_stalls(const StallFacts& facts) {
 
 RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
     std::vector<std::string> lines;
-    lines.reserve(7 + advice.size());
+    lines.reserve(8 + advice.size());
     if (times_first) { lines.push_back(times); }
     if (divergences_first) { lines.push_back(divergences); }
     if (!off_plan.empty()) { lines.push_back(off_plan); }
@@ -340,6 +353,7 @@ RESIDENCY_INLINE std::vector<std::string> StallReport::lines() const {
     }
     for (const StallAdvice& each : advice) { lines.push_back(each.text); }
     if (!pageable.empty()) { lines.push_back(pageable); }
+    if (!unpacked.empty()) { lines.push_back(unpacked); }
     if (!idle.empty()) { lines.push_back(idle); }
     if (!divergences.empty() && !divergences_first) { lines.push_back(divergences); }
     if (!too_long.empty()) { lines.push_back(too_long); }
