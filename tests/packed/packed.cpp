@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "residency/core/stall_report.hpp"
+#include "residency/core/measure/stall_report.hpp"
 #include "residency/interop/check_readable.hpp"
 #include "tests/packed/support.hpp"
 
