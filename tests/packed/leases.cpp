@@ -480,7 +480,7 @@ TEST_CASE("packed bytes that kernels could not be given are refused, each with i
         CHECK(has(refused(shifted, {64, 128}), "kernels need multiples of 512 and of 16"));
         const auto raw =
             changed(source_of(packed), [](residency::PackedPart& part) { part.form = residency::PackedForm::raw; });
-        CHECK(has(refused(raw, {64, 128}), "stands for 16384"));
+        CHECK(has(refused(raw, {64, 128}), "stands for 16,384 bytes"));
     }
 }
 
