@@ -26,7 +26,7 @@ void load(Parts& parts, std::uint32_t c) {
     must(parts.loader.load({&c, 1}));
 }
 /// The other chunks that the plan puts on the slot of a chunk.
-std::vector<std::uint32_t> sharers_of_chunk(const ChunkStore<Pool>& store, std::uint32_t c) {
+std::vector<std::uint32_t> sharers_of_chunk(const ChunkStore<Device>& store, std::uint32_t c) {
     std::vector<std::uint32_t> sharers;
     for (std::uint32_t other = 0; other < store.table().chunks(); ++other) {
         if (other != c && store.plan().slot_of_chunk(other) == store.plan().slot_of_chunk(c)) {
@@ -185,7 +185,7 @@ TEST_CASE("chunk store: under random copies, moves, leases and plans, what is th
             problem.image_offsets = parts.store.plan().data().storage_offsets;
         };
         adopt();
-        const ChunkStore<Pool>& store = parts.store;
+        const ChunkStore<Device>& store = parts.store;
         for (int i = 0; i < 60; ++i) {
             const std::uint32_t c = dice(0, count - 1);  // storage c is one chunk, though not chunk c
             const std::uint32_t at = parts.chunk_of(c);

@@ -219,11 +219,11 @@ public:
     residency::Counters counters;
     residency::core::CopyScheduler<Device> scheduler;
     residency::core::DeciderContext<Device> context;
-    ChunkStore<Pool> store{Pool::Config{chunk}, context};
+    ChunkStore<Device> store{Pool::Config{chunk}, context};
     residency::core::UnrecordedUses<Device> uses{context};
-    residency::core::ChunkLoader<Pool> loader{context, store, uses};
-    PlanPlayer<Pool> player{context, store, loader, uses};
-    residency::core::ChunkMissHandler<Pool> demand{context, store, loader, uses, player};
+    residency::core::ChunkLoader<Device> loader{context, store, uses};
+    PlanPlayer<Device> player{context, store, loader, uses};
+    residency::core::ChunkMissHandler<Device> demand{context, store, loader, uses, player};
     Stream stream{};
     residency::core::ConsumerId reader = 0;
 };

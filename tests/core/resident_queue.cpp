@@ -34,7 +34,7 @@ TEST_CASE("resident queue: residents are brought up to the step that is asked fo
         CAPTURE(budget);
         Parts parts{chunks(8)};
         must(parts.adopt(parts.make_plan(budget * chunk)));
-        ResidentQueue<Pool> queue{parts.store, parts.loader};
+        ResidentQueue<Device> queue{parts.store, parts.loader};
         queue.start(parts.factory.problem());
         const auto residents = parts.store.plan().residents();
         for (std::uint32_t step = 0; step < 8; ++step) {
@@ -57,7 +57,7 @@ TEST_CASE("resident queue: residents are brought up to the step that is asked fo
 TEST_CASE("resident queue: one that was evicted is brought again, and a lease in its place holds up the rest") {
     Parts parts{chunks(6)};
     must(parts.adopt(parts.make_plan(5 * chunk)));
-    ResidentQueue<Pool> queue{parts.store, parts.loader};
+    ResidentQueue<Device> queue{parts.store, parts.loader};
     queue.start(parts.factory.problem());
     must(queue.bring_for(plan::none));
     const auto residents = parts.store.plan().residents();

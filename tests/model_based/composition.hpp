@@ -118,8 +118,8 @@ inline constexpr bool is_slab<residency::pool::Slab<D>> = true;
 
 template <class Evictor, class Prefetcher, class Pool>
 constexpr Composition composition() {
-    return {WeightsOf<residency::Residency<Evictor, Prefetcher, Pool>>::try_create, residency::pool::PlannedPool<Pool>,
-            is_slab<Pool>};
+    return {WeightsOf<residency::Residency<Evictor, Prefetcher, Pool>>::try_create,
+            residency::core::evicts_by_plan<Evictor>, is_slab<Pool>};
 }
 
 }  // namespace model_based

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <type_traits>
 
 #include "residency/core/online/online_decider.hpp"
@@ -16,9 +17,10 @@
 namespace residency { inline namespace RESIDENCY_ABI {
 namespace core {
 
-/// In core/planned/planned_decider.hpp, which brings the planner: only programs that use a planned composition include it.
-template <pool::PlannedPool Pool>
-class PlannedDecider;
+/// The decider of a planned composition, as `type`, by its pool. In core/planned/planned_decider.hpp, which brings the planner: only
+/// programs that use a planned composition include it.
+template <class Pool>
+struct PlannedDeciderOf;
 
 /// The policies that are read from a plan. Constants, not concepts: compilers explain a concept at length.
 template <class E>
@@ -32,9 +34,12 @@ concept EvictorParameter = evict::EvictionPolicy<E> || evicts_by_plan<E>;
 /// The second parameter of a Residency: a prefetcher, or prefetch::Planned.
 template <class P>
 concept PrefetcherParameter = prefetch::PrefetchPolicy<P> || prefetches_by_plan<P>;
+/// A pool of the chunks of a plan: pool::Virtual, or what is made of it.
+template <class P>
+concept PlannedPool = std::derived_from<P, pool::Virtual<typename P::Device>>;
 /// The third parameter of a Residency: a pool of storages, or a pool of the chunks of a plan.
 template <class P>
-concept PoolParameter = pool::MemoryPool<P> || pool::PlannedPool<P>;
+concept PoolParameter = pool::MemoryPool<P> || PlannedPool<P>;
 /// A transport for the device of a pool.
 template <class T, class P>
 concept TransportOf = transport::TransportPolicy<T, typename P::Device>;
@@ -44,11 +49,11 @@ template <class E, class P>
 concept ShareOnePlan = evicts_by_plan<E> == prefetches_by_plan<P>;
 /// A plan places chunks at fixed addresses of one image. Other policies allocate storages one by one.
 template <class E, class P>
-concept PoolOfDecider = (evicts_by_plan<E> && pool::PlannedPool<P>) || (!evicts_by_plan<E> && pool::MemoryPool<P>);
+concept PoolOfDecider = (evicts_by_plan<E> && PlannedPool<P>) || (!evicts_by_plan<E> && pool::MemoryPool<P>);
 
 /// The decider of a planned composition is defined.
 template <class E, class P>
-concept HasDecider = !evicts_by_plan<E> || requires { sizeof(PlannedDecider<P>); };
+concept HasDecider = !evicts_by_plan<E> || requires { typename PlannedDeciderOf<P>::type; };
 
 /// Four policies that go together.
 template <class Evictor, class Prefetcher, class Pool, class Transport>
@@ -69,7 +74,7 @@ template <class Pool, class Transport>
     requires Composable<evict::Planned, prefetch::Planned, Pool, Transport>
 struct Composition<evict::Planned, prefetch::Planned, Pool, Transport> {
     static constexpr bool is_planned = true;
-    using Decider = PlannedDecider<Pool>;
+    using Decider = typename PlannedDeciderOf<Pool>::type;
     using Options = PlannedOptions<typename Decider::Config, typename Transport::Config>;
 };
 

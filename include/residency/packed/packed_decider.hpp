@@ -40,14 +40,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 ///
 /// Storages whose kernels read packed bytes as they are (a form that the unpacker does not take) are never unpacked.
 template <VirtualMemoryDevice D>
-class PlannedDecider<pool::Packed<D>> final : public UnpackingDecider<D, PlannedDecider<pool::Virtual<D>>>,
-                                              public GraphDecider {
-    using Inner = PlannedDecider<pool::Virtual<D>>;
+class PackedDecider final : public UnpackingDecider<D, PlannedDecider<D>>, public GraphDecider {
+    using Inner = PlannedDecider<D>;
     using Shared = UnpackingDecider<D, Inner>;
 
 public:
-    using Device = D;
-
     struct Config {
         /// Unpacks on the device; the caller's, and outlives the Residency. Null: fine where no weight is packed.
         const Unpacker<D>* unpacker = nullptr;
@@ -61,7 +58,7 @@ public:
         typename pool::Packed<D>::Config pool{};
     };
 
-    explicit PlannedDecider(Config config)
+    explicit PackedDecider(Config config)
         : config_{std::move(config)}, sizes_{std::make_unique<Inner>(inner_config())} {
         inner_ = std::make_unique<Inner>(inner_config());
     }
@@ -231,7 +228,12 @@ private:
 };
 
 template <VirtualMemoryDevice D>
-Result<Schedule> PlannedDecider<pool::Packed<D>>::stored_schedule(const Schedule& schedule) const {
+struct PlannedDeciderOf<pool::Packed<D>> {
+    using type = PackedDecider<D>;
+};
+
+template <VirtualMemoryDevice D>
+Result<Schedule> PackedDecider<D>::stored_schedule(const Schedule& schedule) const {
     const double rate = config_.memory_bytes_per_second.value_or(plan::default_memory_bytes_per_second);
     ScheduleBuilder builder{stored_.catalog};
     std::vector<WeightId> weights;
@@ -255,7 +257,7 @@ Result<Schedule> PlannedDecider<pool::Packed<D>>::stored_schedule(const Schedule
 }
 
 template <VirtualMemoryDevice D>
-packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& device) const {
+packed::UnpackProblem PackedDecider<D>::unpack_problem(const D& device) const {
     packed::UnpackProblem problem;
     problem.travels = sizes_->problem();
     problem.travels.compute_seconds = kernel_seconds_;
@@ -285,8 +287,8 @@ packed::UnpackProblem PlannedDecider<pool::Packed<D>>::unpack_problem(const D& d
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
-                                                const pool::Requirements& requirements) {
+Status PackedDecider<D>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
+                                 const pool::Requirements& requirements) {
     if (auto stored = this->store(catalog, config_.unpacker, packed::StoredIn::image); !stored) {
         return stored.error();
     }
@@ -317,7 +319,7 @@ Status PlannedDecider<pool::Packed<D>>::prepare(const D& device, const Catalog& 
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest) {
+Status PackedDecider<D>::prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest) {
     if (!stored_.unpacks) { return inner_->prepare(*context_.device, stored_.catalog, stored_schedule_, {}); }
     std::vector<WeightId> away;
     for (std::uint32_t s = 0; s < layout.stays.size(); ++s) {
@@ -337,8 +339,8 @@ Status PlannedDecider<pool::Packed<D>>::prepare_rest(const packed::UnpackLayout&
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, const pool::Requirements& requirements,
-                                             std::uint64_t cap_bytes) {
+Status PackedDecider<D>::open(const DeciderContext<D>& context, const pool::Requirements& requirements,
+                              std::uint64_t cap_bytes) {
     context_ = context;
     context_.catalog = stored_.catalog;
     std::optional<plan::Link> measured;
@@ -368,7 +370,7 @@ Status PlannedDecider<pool::Packed<D>>::open(const DeciderContext<D>& context, c
 }
 
 template <VirtualMemoryDevice D>
-Result<packed::UnpackChoice> PlannedDecider<pool::Packed<D>>::choose(std::uint64_t cap_bytes, bool keeps_stays) const {
+Result<packed::UnpackChoice> PackedDecider<D>::choose(std::uint64_t cap_bytes, bool keeps_stays) const {
     if (!stored_.unpacks) { return packed::UnpackChoice{}; }
     packed::UnpackProblem problem = unpack_problem(*context_.device);
     // What kernels wrote lies in an image whose storages keep their sizes.
@@ -385,7 +387,7 @@ Result<packed::UnpackChoice> PlannedDecider<pool::Packed<D>>::choose(std::uint64
 
 template <VirtualMemoryDevice D>
 template <class Apply>
-Status PlannedDecider<pool::Packed<D>>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply) {
+Status PackedDecider<D>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply) {
     auto choice = choose(cap_bytes, keeps_stays);
     if (!choice) { return choice.error(); }
     const std::uint64_t rest_bytes = cap_bytes - choice->layout.bytes;
@@ -412,7 +414,7 @@ Status PlannedDecider<pool::Packed<D>>::change(std::uint64_t cap_bytes, bool kee
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::restore() {
+Status PackedDecider<D>::restore() {
     auto restored = change(cap_bytes_, is_leased(), [&](std::uint64_t rest) {
         return inner_->set_order(context_.order, context_.groups, 0, rest);
     });
@@ -424,7 +426,7 @@ Status PlannedDecider<pool::Packed<D>>::restore() {
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::prepare_pass(const PassStart& start) {
+Status PackedDecider<D>::prepare_pass(const PassStart& start) {
     if (start.in_foreign_capture && memory_.unpacks()) {
         return Error{ErrorKind::unsupported,
                      "the stream is being captured, and leases unpack weights to memory that they share: a foreign "
@@ -440,7 +442,7 @@ Status PlannedDecider<pool::Packed<D>>::prepare_pass(const PassStart& start) {
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::begin_capture() {
+Status PackedDecider<D>::begin_capture() {
     if (auto repaired = repair(); !repaired) { return repaired; }
     ranges_.clear();
     if (auto begun = inner_->begin_capture(); !begun) { return begun; }
@@ -452,7 +454,7 @@ Status PlannedDecider<pool::Packed<D>>::begin_capture() {
 }
 
 template <VirtualMemoryDevice D>
-std::span<const StepRange> PlannedDecider<pool::Packed<D>>::ranges() const {
+std::span<const StepRange> PackedDecider<D>::ranges() const {
     const std::span<const StepRange> whole = inner_->ranges();
     if (!memory_.unpacks()) { return whole; }
     if (!ranges_.empty()) { return ranges_; }
@@ -476,7 +478,7 @@ std::span<const StepRange> PlannedDecider<pool::Packed<D>>::ranges() const {
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::check_places(std::span<const StorageId> wanted, const AccessPoint& access) {
+Status PackedDecider<D>::check_places(std::span<const StorageId> wanted, const AccessPoint& access) {
     const auto [one, other] = memory_.find_clash(wanted);
     if (one == no_storage) { return {}; }
     const std::string message =
@@ -501,8 +503,7 @@ Status PlannedDecider<pool::Packed<D>>::check_places(std::span<const StorageId> 
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<pool::Packed<D>>::ensure(std::span<const StorageId> wanted, const AccessPoint& access,
-                                               LeaseToken& token) {
+Status PackedDecider<D>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
     if (!is_consistent_ || memory_.is_missing()) {
         if (auto repaired = repair(); !repaired) { return repaired; }
     }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "residency/device/device.hpp"
-#include "residency/pool/planned_pool.hpp"
 #include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {

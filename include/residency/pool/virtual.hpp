@@ -13,7 +13,6 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/pool/memory_pool.hpp"
-#include "residency/pool/planned_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 
@@ -43,7 +42,6 @@ public:
         /// Rounded up to what the device maps.
         std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
     };
-    static constexpr bool maps_image = true;  ///< storages lie in one image, whose chunks are mapped to physical memory
     /// As pool::no_slot.
     static constexpr std::uint32_t none = no_slot;
 

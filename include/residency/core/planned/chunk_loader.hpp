@@ -13,23 +13,21 @@
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/chunk_table.hpp"
 #include "residency/core/planned/unrecorded_uses.hpp"
+#include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/plan/plan.hpp"
-#include "residency/pool/virtual.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// Copies chunks to the slots that they lie on: every copy that it enqueues is counted, is noted in the ChunkStore, and leaves its
 /// arrival with the storages that it brings. Decides nothing.
-template <pool::PlannedPool Pool>
+template <VirtualMemoryDevice D>
 class ChunkLoader {
 public:
-    using Device = typename Pool::Device;
-
     /// Keeps the references.
-    ChunkLoader(const DeciderContext<Device>& context, ChunkStore<Pool>& store, UnrecordedUses<Device>& uses) noexcept
+    ChunkLoader(const DeciderContext<D>& context, ChunkStore<D>& store, UnrecordedUses<D>& uses) noexcept
         : context_{&context}, store_{&store}, uses_{&uses} {}
 
     /// A plan came into force: keeps what follows from allocating.
@@ -63,14 +61,14 @@ private:
                                          (std::min)(copy_end, last * chunk_bytes), pieces_);
     }
 
-    const DeciderContext<Device>* context_;
-    ChunkStore<Pool>* store_;
-    UnrecordedUses<Device>* uses_;
+    const DeciderContext<D>* context_;
+    ChunkStore<D>* store_;
+    UnrecordedUses<D>* uses_;
     std::vector<transport::Fetch> pieces_;  // of one request
 };
 
-template <pool::PlannedPool Pool>
-Status ChunkLoader<Pool>::load_call(std::uint32_t k) {
+template <VirtualMemoryDevice D>
+Status ChunkLoader<D>::load_call(std::uint32_t k) {
     const plan::Plan& plan = store_->plan();
     Status sent = send(store_->contents().call(k));
     for_each_chunk(plan, plan.copies(plan.calls()[k]),
@@ -78,9 +76,9 @@ Status ChunkLoader<Pool>::load_call(std::uint32_t k) {
     return sent;
 }
 
-template <pool::PlannedPool Pool>
+template <VirtualMemoryDevice D>
 template <std::predicate<std::uint32_t> IsWanted>
-Result<bool> ChunkLoader<Pool>::load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted) {
+Result<bool> ChunkLoader<D>::load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted) {
     const ChunkTable& table = store_->table();
     const auto is_in_use = [&](std::uint32_t chunk) { return store_->is_leased(chunk) || store_->is_misplaced(chunk); };
     bool overwrites = false;
@@ -102,9 +100,9 @@ Result<bool> ChunkLoader<Pool>::load_around_leases(std::span<const plan::Copy> c
     return true;
 }
 
-template <pool::PlannedPool Pool>
+template <VirtualMemoryDevice D>
 template <class IsWanted>
-Status ChunkLoader<Pool>::load_absent(std::span<const plan::Copy> copies, bool overwrites, const IsWanted& is_wanted) {
+Status ChunkLoader<D>::load_absent(std::span<const plan::Copy> copies, bool overwrites, const IsWanted& is_wanted) {
     const plan::Plan& plan = store_->plan();
     const ChunkTable& table = store_->table();
     pieces_.clear();
@@ -128,8 +126,8 @@ Status ChunkLoader<Pool>::load_absent(std::span<const plan::Copy> copies, bool o
     return sent;
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkLoader<Pool>::load(std::span<const std::uint32_t> chunks) {
+template <VirtualMemoryDevice D>
+Status ChunkLoader<D>::load(std::span<const std::uint32_t> chunks) {
     pieces_.clear();
     for (std::size_t i = 0; i < chunks.size();) {
         std::size_t end = i + 1;
@@ -142,8 +140,8 @@ Status ChunkLoader<Pool>::load(std::span<const std::uint32_t> chunks) {
     return sent;
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkLoader<Pool>::send(std::span<const transport::Fetch> pieces) {
+template <VirtualMemoryDevice D>
+Status ChunkLoader<D>::send(std::span<const transport::Fetch> pieces) {
     if (pieces.empty()) { return {}; }
     auto arrival = context_->copy_scheduler->transfer(pieces);
     if (!arrival) { return arrival.error(); }

@@ -15,27 +15,25 @@
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/plan_player.hpp"
 #include "residency/core/planned/unrecorded_uses.hpp"
+#include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/plan.hpp"
-#include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The planned decider's demand misses: brings the chunks that an access needs and that the plan has not brought, all of them or none,
 /// and never over a leased chunk or another chunk of the access. After an access that took slots of the ring, the plan player verifies
 /// its calls for a pass.
-template <pool::PlannedPool Pool>
+template <VirtualMemoryDevice D>
 class ChunkMissHandler {
 public:
-    using Device = typename Pool::Device;
-
     /// Keeps the references.
-    ChunkMissHandler(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
-                     UnrecordedUses<Device>& uses, PlanPlayer<Pool>& player) noexcept
+    ChunkMissHandler(const DeciderContext<D>& context, ChunkStore<D>& store, ChunkLoader<D>& loader,
+                     UnrecordedUses<D>& uses, PlanPlayer<D>& player) noexcept
         : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, player_{&player} {}
 
     /// The store has adopted a plan that was made for `cap_bytes` device bytes.
@@ -68,11 +66,11 @@ private:
     [[nodiscard]] std::uint32_t find_resident() const noexcept;
     [[nodiscard]] Error no_room_for(std::uint32_t chunk) const;
 
-    const DeciderContext<Device>* context_;
-    ChunkStore<Pool>* store_;
-    ChunkLoader<Pool>* loader_;
-    UnrecordedUses<Device>* uses_;
-    PlanPlayer<Pool>* player_;
+    const DeciderContext<D>* context_;
+    ChunkStore<D>* store_;
+    ChunkLoader<D>* loader_;
+    UnrecordedUses<D>* uses_;
+    PlanPlayer<D>* player_;
 
     std::uint64_t cap_bytes_ = 0;  // device bytes
     bool is_in_foreign_graph_ = false;
@@ -83,8 +81,8 @@ private:
     std::vector<std::uint32_t> missing_;  // chunks of the current request
 };
 
-template <pool::PlannedPool Pool>
-void ChunkMissHandler<Pool>::start(std::uint64_t cap_bytes) {
+template <VirtualMemoryDevice D>
+void ChunkMissHandler<D>::start(std::uint64_t cap_bytes) {
     cap_bytes_ = cap_bytes;
     is_in_foreign_graph_ = false;
     request_ = 0;
@@ -92,8 +90,8 @@ void ChunkMissHandler<Pool>::start(std::uint64_t cap_bytes) {
     missing_.reserve(store_->table().chunks());
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkMissHandler<Pool>::bring(std::span<const StorageId> wanted, bool is_planned) {
+template <VirtualMemoryDevice D>
+Status ChunkMissHandler<D>::bring(std::span<const StorageId> wanted, bool is_planned) {
     if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
     const ChunkTable& table = store_->table();
     ++request_;
@@ -126,8 +124,8 @@ Status ChunkMissHandler<Pool>::bring(std::span<const StorageId> wanted, bool is_
     return loaded;
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkMissHandler<Pool>::make_room(std::uint32_t chunk) {
+template <VirtualMemoryDevice D>
+Status ChunkMissHandler<D>::make_room(std::uint32_t chunk) {
     const ChunkTable& table = store_->table();
     if (table.slot(chunk) == none || !is_free(table.slot(chunk))) {
         const auto place = find_place(chunk);
@@ -144,8 +142,8 @@ Status ChunkMissHandler<Pool>::make_room(std::uint32_t chunk) {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Result<std::uint32_t> ChunkMissHandler<Pool>::find_place(std::uint32_t chunk) {
+template <VirtualMemoryDevice D>
+Result<std::uint32_t> ChunkMissHandler<D>::find_place(std::uint32_t chunk) {
     const std::uint32_t planned = store_->plan().slots_held();
     std::uint32_t slot = none;
     if (store_->plan().slot_of_chunk(chunk) != none) { slot = find_in_ring(0); }
@@ -159,8 +157,8 @@ Result<std::uint32_t> ChunkMissHandler<Pool>::find_place(std::uint32_t chunk) {
     return slot == none ? find_resident() : slot;
 }
 
-template <pool::PlannedPool Pool>
-std::uint32_t ChunkMissHandler<Pool>::find_in_ring(std::uint32_t first) const noexcept {
+template <VirtualMemoryDevice D>
+std::uint32_t ChunkMissHandler<D>::find_in_ring(std::uint32_t first) const noexcept {
     const ChunkTable& table = store_->table();
     for (std::uint32_t slot = first; slot < table.slots(); ++slot) {
         if (table.is_of_ring(slot) && is_free(slot)) { return slot; }
@@ -168,8 +166,8 @@ std::uint32_t ChunkMissHandler<Pool>::find_in_ring(std::uint32_t first) const no
     return none;
 }
 
-template <pool::PlannedPool Pool>
-Result<std::uint32_t> ChunkMissHandler<Pool>::add_slot() {
+template <VirtualMemoryDevice D>
+Result<std::uint32_t> ChunkMissHandler<D>::add_slot() {
     if (store_->held_bytes() + store_->plan().chunk_bytes() > cap_bytes_) { return none; }
     auto added = store_->add_slot();
     if (!added && added.error().kind() == ErrorKind::out_of_memory) { return none; }
@@ -177,8 +175,8 @@ Result<std::uint32_t> ChunkMissHandler<Pool>::add_slot() {
     return added;
 }
 
-template <pool::PlannedPool Pool>
-std::uint32_t ChunkMissHandler<Pool>::find_resident() const noexcept {
+template <VirtualMemoryDevice D>
+std::uint32_t ChunkMissHandler<D>::find_resident() const noexcept {
     const ChunkTable& table = store_->table();
     const plan::Plan& plan = store_->plan();
     // Residents of a one-shot plan are brought once per pass.
@@ -199,8 +197,8 @@ std::uint32_t ChunkMissHandler<Pool>::find_resident() const noexcept {
     return none;
 }
 
-template <pool::PlannedPool Pool>
-Error ChunkMissHandler<Pool>::no_room_for(std::uint32_t chunk) const {
+template <VirtualMemoryDevice D>
+Error ChunkMissHandler<D>::no_room_for(std::uint32_t chunk) const {
     using residency::detail::in_bytes;
     const plan::Plan& plan = store_->plan();
     const ChunkTable& table = store_->table();

@@ -11,6 +11,7 @@
 
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/planned/chunk_table.hpp"
+#include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/plan/options.hpp"
@@ -27,17 +28,16 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 ///    have ended and their uses are complete.
 ///  - remapped chunks: put on another slot by remap_chunk(), since their home is none, or was needed for something else at the same
 ///    time.
-template <pool::PlannedPool Pool>
+template <VirtualMemoryDevice D>
 class ChunkStore {
 public:
-    using Device = typename Pool::Device;
     static constexpr std::uint32_t none = plan::none;
 
     /// Keeps the reference.
-    ChunkStore(typename Pool::Config config, const DeciderContext<Device>& context)
+    ChunkStore(typename pool::Virtual<D>::Config config, const DeciderContext<D>& context)
         : pool_{std::move(config)}, context_{&context} {}
 
-    [[nodiscard]] std::uint64_t chunk_bytes(const Device& device) const { return pool_.chunk_bytes(device); }
+    [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const { return pool_.chunk_bytes(device); }
 
     /// A plan comes into force: maps its image. Chunks of the same image that are leased, or that must not leave, keep their bytes and
     /// addresses; of the others, what place_chunks() keeps. The rest is evicted. The streams are drained, except for reads of leased
@@ -157,8 +157,8 @@ private:
     /// Gives slots beyond the plan back on which no chunk lies.
     [[nodiscard]] Status give_back_slots();
 
-    Pool pool_;
-    const DeciderContext<Device>* context_;
+    pool::Virtual<D> pool_;
+    const DeciderContext<D>* context_;
     plan::Plan plan_;
     ChunkTable table_;
     ChunkContents contents_;
@@ -172,8 +172,8 @@ private:
     std::uint64_t peak_held_ = 0;  // device bytes
 };
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::adopt(plan::Plan plan) {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::adopt(plan::Plan plan) {
     const bool keeps_image = is_same_image(plan);
     std::vector<std::uint32_t> pinned;
     for (std::uint32_t chunk = 0; keeps_image && chunk < table_.chunks(); ++chunk) {
@@ -210,8 +210,8 @@ Status ChunkStore<Pool>::adopt(plan::Plan plan) {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::suspend() {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::suspend() {
     if (!is_open_) { return {}; }
     evict_all_but({});
     is_unmapped_ = true;
@@ -225,8 +225,8 @@ Status ChunkStore<Pool>::suspend() {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-void ChunkStore<Pool>::evict_all_but(std::span<const std::uint32_t> kept) {
+template <VirtualMemoryDevice D>
+void ChunkStore<D>::evict_all_but(std::span<const std::uint32_t> kept) {
     if (!is_open_) { return; }
     std::vector<bool> is_kept(table_.chunks(), false);
     for (const std::uint32_t chunk : kept) { is_kept[chunk] = true; }
@@ -237,8 +237,8 @@ void ChunkStore<Pool>::evict_all_but(std::span<const std::uint32_t> kept) {
     }
 }
 
-template <pool::PlannedPool Pool>
-std::vector<plan::Presence> ChunkStore<Pool>::presence() const {
+template <VirtualMemoryDevice D>
+std::vector<plan::Presence> ChunkStore<D>::presence() const {
     std::vector<plan::Presence> present;
     present.reserve(table_.chunks());
     for (std::uint32_t chunk = 0; chunk < table_.chunks(); ++chunk) {
@@ -249,8 +249,8 @@ std::vector<plan::Presence> ChunkStore<Pool>::presence() const {
     return present;
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::remap_chunk(std::uint32_t chunk, std::uint32_t slot) {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::remap_chunk(std::uint32_t chunk, std::uint32_t slot) {
     const bool leaves_home = is_at_home(chunk);
     if (auto drained = context_->copy_scheduler->drain(); !drained) { return drained; }
     if (auto moved = remap_unused(chunk, slot); !moved) { return moved; }
@@ -259,8 +259,8 @@ Status ChunkStore<Pool>::remap_chunk(std::uint32_t chunk, std::uint32_t slot) {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::restore_remapped() {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::restore_remapped() {
     while (!remapped_.empty()) {
         const std::uint32_t chunk = remapped_.back();
         if (auto moved = remap_chunk(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
@@ -268,8 +268,8 @@ Status ChunkStore<Pool>::restore_remapped() {
     return give_back_slots();
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::send_home() {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::send_home() {
     for (std::size_t i = misplaced_leased_.size(); i-- > 0;) {
         const std::uint32_t chunk = misplaced_leased_[i];
         if (is_leased(chunk) || !is_unused(chunk)) { continue; }
@@ -281,8 +281,8 @@ Status ChunkStore<Pool>::send_home() {
     return give_back_slots();
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::give_back_slots() {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::give_back_slots() {
     for (std::uint32_t slot = table_.slots(); slot-- > plan_.slots_held();) {
         if (!table_.is_empty(slot)) { continue; }
         if (auto given = pool_.give_back(slot); !given) { return given; }
@@ -291,8 +291,8 @@ Status ChunkStore<Pool>::give_back_slots() {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::send_unleased_home() {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::send_unleased_home() {
     for (const std::uint32_t chunk : misplaced_leased_) {
         if (is_leased(chunk)) { continue; }
         if (auto drained = context_->copy_scheduler->drain(); !drained) { return drained; }
@@ -301,8 +301,8 @@ Status ChunkStore<Pool>::send_unleased_home() {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storages) {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::send_home_before_use(std::span<const StorageId> storages) {
     for (const std::uint32_t chunk : misplaced_leased_) {
         if (is_leased(chunk)) { continue; }
         for (const StorageId id : storages) {
@@ -312,8 +312,8 @@ Status ChunkStore<Pool>::send_home_before_use(std::span<const StorageId> storage
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status ChunkStore<Pool>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
     table_.lose(chunk);
     // Graphs read no chunk that has no slot in the plan: they stay valid.
     if (plan_.slot_of_chunk(chunk) != none) { ++mapping_generation_; }

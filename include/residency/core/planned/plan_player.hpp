@@ -22,13 +22,13 @@
 #include "residency/core/planned/resident_queue.hpp"
 #include "residency/core/planned/step_retirement.hpp"
 #include "residency/core/planned/unrecorded_uses.hpp"
+#include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/access_point.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -48,11 +48,9 @@ enum class PlanMode : std::uint8_t {
 /// A lease counts to the last step of its pass until whose end the plan leaves its bytes where they are (LiveRanges): that step ends after
 /// it, and those before do not wait for it. A lease of *residents*, which no call overwrites, counts to no step. Nor does an *unplanned*
 /// one: the plan has no call that waits for its end. So while one is open, each call first looks for leased chunks in its way.
-template <pool::PlannedPool Pool>
+template <VirtualMemoryDevice D>
 class PlanPlayer {
 public:
-    using Device = typename Pool::Device;
-
     /// What the plan has for one access.
     struct Reached {
         bool in_order = false;  ///< the access belongs to a step that has not ended
@@ -60,8 +58,8 @@ public:
     };
 
     /// Keeps the references.
-    PlanPlayer(const DeciderContext<Device>& context, ChunkStore<Pool>& store, ChunkLoader<Pool>& loader,
-               UnrecordedUses<Device>& uses) noexcept
+    PlanPlayer(const DeciderContext<D>& context, ChunkStore<D>& store, ChunkLoader<D>& loader,
+               UnrecordedUses<D>& uses) noexcept
         : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, residents_{store, loader} {}
 
     /// The plan that the store has adopted is replayed from its first pass on; all earlier work is complete. Leases that are open become
@@ -179,11 +177,11 @@ private:
     static constexpr std::uint8_t unplanned_lease = 2;  // no step accounts for it
     static constexpr std::uint8_t resident_lease = 3;   // no step has to
 
-    const DeciderContext<Device>* context_;
-    ChunkStore<Pool>* store_;
-    ChunkLoader<Pool>* loader_;
-    UnrecordedUses<Device>* uses_;
-    ResidentQueue<Pool> residents_;
+    const DeciderContext<D>* context_;
+    ChunkStore<D>* store_;
+    ChunkLoader<D>* loader_;
+    UnrecordedUses<D>* uses_;
+    ResidentQueue<D> residents_;
     StepRetirement steps_;
     LiveRanges live_;
     CopyCursor calls_;
@@ -202,8 +200,8 @@ private:
     std::optional<Error> capture_failure_;    // the last call that failed in the capture
 };
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::start(const plan::Problem& problem) {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::start(const plan::Problem& problem) {
     const plan::Plan& plan = store_->plan();
     const ChunkTable& table = store_->table();
     ++plan_epoch_;
@@ -228,8 +226,8 @@ void PlanPlayer<Pool>::start(const plan::Problem& problem) {
     }
 }
 
-template <pool::PlannedPool Pool>
-PlanMode PlanPlayer<Pool>::mode() const noexcept {
+template <VirtualMemoryDevice D>
+PlanMode PlanPlayer<D>::mode() const noexcept {
     if (is_at_rest()) { return PlanMode::at_rest; }
     if (store_->is_unmapped()) { return PlanMode::unmapped; }
     if (calls_.is_capturing()) { return PlanMode::capturing; }
@@ -237,8 +235,8 @@ PlanMode PlanPlayer<Pool>::mode() const noexcept {
     return may_differ ? PlanMode::verifying : PlanMode::following;
 }
 
-template <pool::PlannedPool Pool>
-auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoint& access) -> Result<Reached> {
+template <VirtualMemoryDevice D>
+auto PlanPlayer<D>::reach(std::span<const StorageId> wanted, const AccessPoint& access) -> Result<Reached> {
     const std::uint64_t step = first_step() + access.first_step();
     if (access.step != AccessPoint::nowhere) { pass_end_ = (std::max)(pass_end_, access.step + 1); }
     const bool is_capturing = calls_.is_capturing() && !store_->is_unmapped();
@@ -263,8 +261,8 @@ auto PlanPlayer<Pool>::reach(std::span<const StorageId> wanted, const AccessPoin
     return reached;
 }
 
-template <pool::PlannedPool Pool>
-Error PlanPlayer<Pool>::not_captured(const AccessPoint& access) const {
+template <VirtualMemoryDevice D>
+Error PlanPlayer<D>::not_captured(const AccessPoint& access) const {
     if (capture_failure_) { return *capture_failure_; }
     if (access.is_range()) {
         std::uint32_t last = access.first_step();
@@ -282,9 +280,9 @@ Error PlanPlayer<Pool>::not_captured(const AccessPoint& access) const {
                      "plan for leases that overlap (ScheduleBuilder::live_until, policies.leases_at_once)"};
 }
 
-template <pool::PlannedPool Pool>
-inline void PlanPlayer<Pool>::open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
-                                         bool is_of_residents, LeaseToken& token) noexcept {
+template <VirtualMemoryDevice D>
+inline void PlanPlayer<D>::open_lease(std::span<const StorageId> wanted, const AccessPoint& access, bool in_order,
+                                      bool is_of_residents, LeaseToken& token) noexcept {
     const std::uint64_t step = first_step() + access.first_step();
     token.step_index = step;
     token.plan_epoch = plan_epoch_;
@@ -307,8 +305,8 @@ inline void PlanPlayer<Pool>::open_lease(std::span<const StorageId> wanted, cons
     }
 }
 
-template <pool::PlannedPool Pool>
-bool PlanPlayer<Pool>::close_lease(const LeaseToken& token) noexcept {
+template <VirtualMemoryDevice D>
+bool PlanPlayer<D>::close_lease(const LeaseToken& token) noexcept {
     if (token.kind == no_lease) { return false; }
     if (token.kind == unplanned_lease || token.plan_epoch != plan_epoch_) {
         --unplanned_;
@@ -322,8 +320,8 @@ bool PlanPlayer<Pool>::close_lease(const LeaseToken& token) noexcept {
     return true;
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::end_lease(const LeaseToken& token) noexcept {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::end_lease(const LeaseToken& token) noexcept {
     if (close_lease(token)) { steps_.reach(token.step_index + token.steps_ended); }
     if (token.plan_epoch == plan_epoch_) {
         if (is_at_rest()) { return; }
@@ -332,16 +330,16 @@ void PlanPlayer<Pool>::end_lease(const LeaseToken& token) noexcept {
     try_advance();
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::begin_pass() noexcept {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::begin_pass() noexcept {
     pass_end_ = 0;
     steps_.reach(first_step());
     if (calls_.begin_pass()) { residents_.start_again(); }
     try_advance();
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::end_pass() noexcept {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::end_pass() noexcept {
     calls_.end_pass();
     const bool is_whole = pass_end_ == store_->plan().steps() || !store_->plan().is_cyclic() || calls_.is_capturing();
     if (!is_whole && calls_.skip_to_pass()) {
@@ -354,21 +352,21 @@ void PlanPlayer<Pool>::end_pass() noexcept {
     try_advance();
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::try_advance() noexcept {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::try_advance() noexcept {
     if (auto advanced = advance(); !advanced && calls_.is_capturing()) { capture_failure_ = advanced.error(); }
 }
 
-template <pool::PlannedPool Pool>
-Status PlanPlayer<Pool>::advance() {
+template <VirtualMemoryDevice D>
+Status PlanPlayer<D>::advance() {
     if (mode() == PlanMode::unmapped) { return {}; }
     Status enqueued = enqueue_calls();
     if (enqueued) { read_ahead(); }
     return enqueued;
 }
 
-template <pool::PlannedPool Pool>
-Status PlanPlayer<Pool>::enqueue_calls() {
+template <VirtualMemoryDevice D>
+Status PlanPlayer<D>::enqueue_calls() {
     if (uses_->has_lost() && calls_.is_capturing()) {
         return Error{ErrorKind::device, "the end of a lease could not be captured"};
     }
@@ -388,8 +386,8 @@ Status PlanPlayer<Pool>::enqueue_calls() {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Result<bool> PlanPlayer<Pool>::enqueue_next() {
+template <VirtualMemoryDevice D>
+Result<bool> PlanPlayer<D>::enqueue_next() {
     const plan::Plan& plan = store_->plan();
     const std::uint64_t pass = calls_.pass_of_next();
     const std::uint32_t k = calls_.next_in_plan();
@@ -417,8 +415,8 @@ Result<bool> PlanPlayer<Pool>::enqueue_next() {
     return true;
 }
 
-template <pool::PlannedPool Pool>
-Result<bool> PlanPlayer<Pool>::enqueue_expected(const plan::Call& call) {
+template <VirtualMemoryDevice D>
+Result<bool> PlanPlayer<D>::enqueue_expected(const plan::Call& call) {
     auto loaded = loader_->load_around_leases(store_->plan().copies(call),
                                               [&](std::uint32_t chunk) { return is_expected(chunk, call.needed_by); });
     if (loaded && *loaded) {
@@ -428,8 +426,8 @@ Result<bool> PlanPlayer<Pool>::enqueue_expected(const plan::Call& call) {
     return loaded;
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::expect_steps(std::uint32_t steps) noexcept {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::expect_steps(std::uint32_t steps) noexcept {
     const bool is_more = ends_early() && steps > expected_steps_;
     expected_steps_ = steps;
     if (!is_more || cut_short_ == UINT64_MAX) { return; }
@@ -437,8 +435,8 @@ void PlanPlayer<Pool>::expect_steps(std::uint32_t steps) noexcept {
     calls_.verify_a_pass();
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::read_ahead() {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::read_ahead() {
     const PlanMode now = mode();
     if (calls_.calls_per_pass() == 0 || now == PlanMode::capturing || unplanned_ > 0) { return; }
     if (now == PlanMode::verifying) {
@@ -446,7 +444,7 @@ void PlanPlayer<Pool>::read_ahead() {
         return;
     }
     announced_ = (std::max)(announced_, calls_.next());
-    TransportInterface<Device>& transport = context_->copy_scheduler->transport();
+    TransportInterface<D>& transport = context_->copy_scheduler->transport();
     while (!has_all_expected() && announced_ < calls_.known_end() &&
            transport.read_ahead(
                store_->contents().call(static_cast<std::uint32_t>(announced_ % calls_.calls_per_pass())))) {
@@ -454,8 +452,8 @@ void PlanPlayer<Pool>::read_ahead() {
     }
 }
 
-template <pool::PlannedPool Pool>
-Status PlanPlayer<Pool>::bring_everything() {
+template <VirtualMemoryDevice D>
+Status PlanPlayer<D>::bring_everything() {
     const PlanMode now = mode();
     if (!store_->table().all_stay() || now == PlanMode::unmapped || now == PlanMode::capturing) { return {}; }
     if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
@@ -467,8 +465,8 @@ Status PlanPlayer<Pool>::bring_everything() {
     return loader_->load_absent(store_->plan().residents());
 }
 
-template <pool::PlannedPool Pool>
-Status PlanPlayer<Pool>::reach_cut() {
+template <VirtualMemoryDevice D>
+Status PlanPlayer<D>::reach_cut() {
     const plan::Plan& plan = store_->plan();
     if (auto awaited = uses_->wait_for_lost_uses(); !awaited) { return awaited; }
     if (auto brought = residents_.bring_for(plan::none); !brought) { return brought; }
@@ -487,16 +485,16 @@ Status PlanPlayer<Pool>::reach_cut() {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::begin_capture() {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::begin_capture() {
     outside_ = {calls_, steps_.current(), steps_.ended(), store_->table().occupants()};
     steps_.forget_consumers();
     calls_.begin_capture();
     capture_failure_.reset();
 }
 
-template <pool::PlannedPool Pool>
-Status PlanPlayer<Pool>::end_capture(bool is_recorded) {
+template <VirtualMemoryDevice D>
+Status PlanPlayer<D>::end_capture(bool is_recorded) {
     Status whole;
     const bool is_complete = !uses_->has_lost() && calls_.is_capture_whole();
     if (is_recorded && !is_complete) {
@@ -513,8 +511,8 @@ Status PlanPlayer<Pool>::end_capture(bool is_recorded) {
     return whole;
 }
 
-template <pool::PlannedPool Pool>
-void PlanPlayer<Pool>::graph_launched() {
+template <VirtualMemoryDevice D>
+void PlanPlayer<D>::graph_launched() {
     calls_.advance_by_graph();
     steps_.go_to(first_step(), first_step());
     store_->set_occupants(after_graph_);

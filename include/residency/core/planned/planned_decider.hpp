@@ -21,6 +21,7 @@
 #include "residency/core/planned/plan_factory.hpp"
 #include "residency/core/planned/plan_player.hpp"
 #include "residency/core/planned/unrecorded_uses.hpp"
+#include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/schedule.hpp"
@@ -33,6 +34,10 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
+/// The decider of a planned composition, as `type`, by its pool.
+template <class Pool>
+struct PlannedDeciderOf;
+
 /// Decides beforehand: while accesses follow the schedule, memory holds what the plan in force says. Joins the objects that do the work:
 /// PlanFactory makes plans, ChunkStore maps the image, PlanPlayer replays the plan, ChunkMissHandler brings what the plan has not brought.
 ///
@@ -43,11 +48,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 ///
 /// A one-shot plan starts again with each pass, on what the pass before left: all passes but the first are verified. Nothing is brought
 /// for a pass that has not begun.
-template <pool::PlannedPool Pool>
-class PlannedDecider final : public Decider<typename Pool::Device>, public GraphDecider {
+template <VirtualMemoryDevice D>
+class PlannedDecider final : public Decider<D>, public GraphDecider {
 public:
-    using Device = typename Pool::Device;
-
     struct Config {
         plan::Options options{};
         /// The number of leases that are open together, on consecutive steps of one pass: 2 if the next step is acquired before the last
@@ -62,7 +65,7 @@ public:
         /// declares no compute time is assumed to take its bytes over this rate.
         std::optional<double> memory_bytes_per_second{};
         std::optional<plan::Plan> plan{};  ///< used instead of making one
-        typename Pool::Config pool{};
+        typename pool::Virtual<D>::Config pool{};
     };
 
     explicit PlannedDecider(Config config)
@@ -70,7 +73,7 @@ public:
                         config.memory_bytes_per_second, std::move(config.plan), config.storages_at_once},
           store_{std::move(config.pool), context_} {}
 
-    [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
+    [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Requirements&) override {
         schedule_ = schedule;
         return plan_factory_.prepare(catalog, schedule, store_.chunk_bytes(device),
@@ -89,7 +92,7 @@ public:
     }
     [[nodiscard]] bool holds_residents() const noexcept override { return true; }
     /// Measures the link and the device's memory if they are not known. Blocks.
-    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements&,
+    [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Requirements&,
                               std::uint64_t cap_bytes) override;
     /// That of the image of a plan, over the assumed link where none is known.
     [[nodiscard]] Result<std::vector<StorageId>> storage_order(const Catalog& catalog,
@@ -229,12 +232,12 @@ private:
     PlanFactory plan_factory_;
     bool is_link_measured_ = false;
     bool in_foreign_capture_ = false;  // the current pass
-    DeciderContext<Device> context_;
-    ChunkStore<Pool> store_;
-    UnrecordedUses<Device> uses_{context_};
-    ChunkLoader<Pool> loader_{context_, store_, uses_};
-    PlanPlayer<Pool> player_{context_, store_, loader_, uses_};
-    ChunkMissHandler<Pool> demand_{context_, store_, loader_, uses_, player_};
+    DeciderContext<D> context_;
+    ChunkStore<D> store_;
+    UnrecordedUses<D> uses_{context_};
+    ChunkLoader<D> loader_{context_, store_, uses_};
+    PlanPlayer<D> player_{context_, store_, loader_, uses_};
+    ChunkMissHandler<D> demand_{context_, store_, loader_, uses_, player_};
     Schedule schedule_;  // prepared last
     PlanCache known_plans_;
     std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
@@ -242,8 +245,13 @@ private:
         ranges_;  // of the plan in force, shared with known_plans_; empty: not asked for yet
 };
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
+template <VirtualMemoryDevice D>
+struct PlannedDeciderOf<pool::Virtual<D>> {
+    using type = PlannedDecider<D>;
+};
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
     if (wanted.empty() && !access.is_scheduled) {
         token = LeaseToken{};
         return {};
@@ -258,9 +266,9 @@ Status PlannedDecider<Pool>::ensure(std::span<const StorageId> wanted, const Acc
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
-                                            StorageId unplanned, LeaseToken& token) {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
+                                         StorageId unplanned, LeaseToken& token) {
     for (const StorageId id : wanted) { context_.states[index(id)].demand_missed = false; }
     if (unplanned != no_storage && in_foreign_capture_) {
         return Error{ErrorKind::unsupported,
@@ -284,9 +292,8 @@ Status PlannedDecider<Pool>::ensure_brought(std::span<const StorageId> wanted, c
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const pool::Requirements&,
-                                  std::uint64_t cap_bytes) {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::open(const DeciderContext<D>& context, const pool::Requirements&, std::uint64_t cap_bytes) {
     context_ = context;
     if (!plan_factory_.knows_link()) {
         auto link = try_measure_link(*context.device, cap_bytes);
@@ -303,8 +310,8 @@ Status PlannedDecider<Pool>::open(const DeciderContext<Device>& context, const p
     return adopt(std::move(*plan), cap_bytes);
 }
 
-template <pool::PlannedPool Pool>
-Result<std::vector<StorageId>> PlannedDecider<Pool>::storage_order(const Catalog& catalog, std::uint64_t cap_bytes) {
+template <VirtualMemoryDevice D>
+Result<std::vector<StorageId>> PlannedDecider<D>::storage_order(const Catalog& catalog, std::uint64_t cap_bytes) {
     if (!plan_factory_.knows_link()) { plan_factory_.set_link({}); }
     if (!plan_factory_.knows_memory_rate()) { plan_factory_.set_memory_rate(plan::default_memory_bytes_per_second); }
     const auto plan = plan_factory_.make(catalog, cap_bytes, {});
@@ -319,16 +326,16 @@ Result<std::vector<StorageId>> PlannedDecider<Pool>::storage_order(const Catalog
     return order;
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
-                                       std::uint64_t cap_bytes) {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+                                    std::uint64_t cap_bytes) {
     context_.order = order;
     context_.groups = groups;
     return set_cap(cap_bytes, now);
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::set_cap(std::uint64_t cap_bytes, StepIndex) {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::set_cap(std::uint64_t cap_bytes, StepIndex) {
     auto plan = find_or_make(cap_bytes);
     if (!plan) { return plan.error(); }
     auto adopted = adopt(std::move(*plan), cap_bytes);
@@ -340,8 +347,8 @@ Status PlannedDecider<Pool>::set_cap(std::uint64_t cap_bytes, StepIndex) {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-auto PlannedDecider<Pool>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPlan> {
+template <VirtualMemoryDevice D>
+auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPlan> {
     const CurrentPlan current = current_plan();
     const bool keeps_image = current.leased != no_storage;
     std::vector<std::uint64_t> image;
@@ -360,8 +367,8 @@ auto PlannedDecider<Pool>::find_or_make(std::uint64_t cap_bytes) -> Result<Known
     return next;
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::resume(std::uint64_t cap_bytes, StepIndex) {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::resume(std::uint64_t cap_bytes, StepIndex) {
     KnownPlan next{plan(), ranges_};
     if (cap_bytes != cap_bytes_ || !is_for_problem(plan(), plan_factory_.problem())) {
         auto found = find_or_make(cap_bytes);
@@ -373,8 +380,8 @@ Status PlannedDecider<Pool>::resume(std::uint64_t cap_bytes, StepIndex) {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::bring_residents(std::span<const StorageId> ids) {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::bring_residents(std::span<const StorageId> ids) {
     std::vector<std::uint32_t> absent;
     for (const StorageId id : ids) {
         for (const std::uint32_t chunk : store_.contents().chunks(id)) {
@@ -386,8 +393,8 @@ Status PlannedDecider<Pool>::bring_residents(std::span<const StorageId> ids) {
     return loader_.load(absent);
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::reclaim_pending() {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::reclaim_pending() {
     const PlanMode mode = player_.mode();
     if (!has_pending() || mode == PlanMode::unmapped || mode == PlanMode::capturing) { return {}; }
     if (auto polled = context_.copy_scheduler->poll(); !polled) { return polled; }
@@ -396,8 +403,8 @@ Status PlannedDecider<Pool>::reclaim_pending() {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::begin_capture() {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::begin_capture() {
     if (auto repaired = repair(); !repaired) { return repaired; }
     if (is_streaming() && !plan().is_cyclic()) {
         return Error{ErrorKind::unsupported,
@@ -421,8 +428,8 @@ Status PlannedDecider<Pool>::begin_capture() {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-std::span<const StepRange> PlannedDecider<Pool>::ranges() const {
+template <VirtualMemoryDevice D>
+std::span<const StepRange> PlannedDecider<D>::ranges() const {
     std::vector<StepRange>& ranges = *ranges_;
     if (!ranges.empty()) { return ranges; }
     if (plan_factory_.leases_at_once() > 1 && is_streaming()) {
@@ -434,8 +441,8 @@ std::span<const StepRange> PlannedDecider<Pool>::ranges() const {
     return ranges;
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::check_range(const AccessPoint& access) const {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::check_range(const AccessPoint& access) const {
     const ChunkTable& table = store_.table();
     std::vector<bool> is_held(table.chunks(), false), is_asked(table.chunks(), false);
     std::uint64_t held = 0, asked = 0;  // chunks
@@ -469,8 +476,8 @@ Status PlannedDecider<Pool>::check_range(const AccessPoint& access) const {
                  BudgetNumbers{asked_bytes, plan().budget_bytes(), held_bytes, plan().floor_bytes(), fits}};
 }
 
-template <pool::PlannedPool Pool>
-CurrentPlan PlannedDecider<Pool>::current_plan() const {
+template <VirtualMemoryDevice D>
+CurrentPlan PlannedDecider<D>::current_plan() const {
     CurrentPlan result;
     if (!store_.is_open()) { return result; }
     result.plan = &plan();
@@ -483,8 +490,8 @@ CurrentPlan PlannedDecider<Pool>::current_plan() const {
     return result;
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
     player_.forget_ahead();
     if (auto adopted = store_.adopt(std::move(next.plan)); !adopted) { return adopted; }
     ranges_ = std::move(next.ranges);
@@ -496,8 +503,8 @@ Status PlannedDecider<Pool>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
     return {};
 }
 
-template <pool::PlannedPool Pool>
-Status PlannedDecider<Pool>::repair() {
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::repair() {
     if (player_.mode() != PlanMode::unmapped) { return {}; }
     if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
     return adopt({plan::Plan{plan()}, ranges_}, cap_bytes_);

@@ -9,22 +9,22 @@
 
 #include "residency/core/planned/chunk_loader.hpp"
 #include "residency/core/planned/chunk_store.hpp"
+#include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/plan/first_pass.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/pool/planned_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The chunks that stay while the plan is in force (residents), in the order in which steps need them, and how many of them were copied.
 /// A resident that had to leave is copied again, with the residents behind it that are absent. Chunks that only the first pass needs at
 /// its start are copied once here; from then on, the calls of the plan bring them.
-template <pool::PlannedPool Pool>
+template <VirtualMemoryDevice D>
 class ResidentQueue {
 public:
     /// Keeps the references.
-    ResidentQueue(ChunkStore<Pool>& store, ChunkLoader<Pool>& loader) noexcept : store_{&store}, loader_{&loader} {}
+    ResidentQueue(ChunkStore<D>& store, ChunkLoader<D>& loader) noexcept : store_{&store}, loader_{&loader} {}
 
     /// A plan came into force. `problem`: what it solves.
     void start(const plan::Problem& problem);
@@ -50,16 +50,16 @@ private:
     /// Brings the first `count` resident copies of the plan.
     [[nodiscard]] Status bring_first(std::size_t count);
 
-    ChunkStore<Pool>* store_;
-    ChunkLoader<Pool>* loader_;
+    ChunkStore<D>* store_;
+    ChunkLoader<D>* loader_;
     std::size_t next_ = 0;                  // the resident copy of the plan to be brought next
     std::size_t begun_ = 0;                 // those before it were brought once: of them only what stays comes again
     std::vector<std::size_t> before_call_;  // by call of the first pass: how many resident copies go before it
     std::vector<std::size_t> copy_of_;      // by chunk: the resident copy that has it; their number if none has
 };
 
-template <pool::PlannedPool Pool>
-void ResidentQueue<Pool>::start(const plan::Problem& problem) {
+template <VirtualMemoryDevice D>
+void ResidentQueue<D>::start(const plan::Problem& problem) {
     const plan::Plan& plan = store_->plan();
     next_ = begun_ = 0;
     before_call_ = plan::order_first_pass(plan, problem.link, problem.compute_seconds, store_->table().all_there());
@@ -69,16 +69,16 @@ void ResidentQueue<Pool>::start(const plan::Problem& problem) {
     }
 }
 
-template <pool::PlannedPool Pool>
-Status ResidentQueue<Pool>::bring_for(std::uint32_t step) {
+template <VirtualMemoryDevice D>
+Status ResidentQueue<D>::bring_for(std::uint32_t step) {
     const auto residents = store_->plan().residents();
     std::size_t count = next_;
     while (count < residents.size() && residents[count].needed_by <= step) { ++count; }
     return bring_first(count);
 }
 
-template <pool::PlannedPool Pool>
-Status ResidentQueue<Pool>::bring_first(std::size_t count) {
+template <VirtualMemoryDevice D>
+Status ResidentQueue<D>::bring_first(std::size_t count) {
     const auto residents = store_->plan().residents();
     while (next_ < count) {
         const std::size_t begin = next_;
