@@ -146,7 +146,7 @@ TEST_CASE("plan player: a resident that comes again brings nothing back that a p
             if (i == leaves_before) {
                 CHECK_FALSE(tied_is_there());
                 parts.player.note_resident_eviction(parts.chunk_of(0));
-                parts.store.note_copy(parts.chunk_of(0), false);
+                must(parts.store.remap_chunk(parts.chunk_of(0), parts.store.table().slot(parts.chunk_of(0))));
             }
             there += parts.step(i, i < 10 ? i : tied) ? 1U : 0U;
         }

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "residency/core/engine/transport_interface.hpp"
-#include "residency/core/planned/chunk_loader.hpp"
 #include "residency/core/planned/chunk_miss_handler.hpp"
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/plan_factory.hpp"
@@ -130,7 +129,6 @@ public:
         player.forget_ahead();
         if (auto adopted = store.adopt(std::move(plan)); !adopted) { return adopted; }
         uses.set_records_residents(store.has_misplaced());
-        loader.reserve();
         player.start(factory.problem());
         demand.start(store.plan().budget_bytes());
         return {};
@@ -219,11 +217,10 @@ public:
     residency::Counters counters;
     residency::core::CopyScheduler<Device> scheduler;
     residency::core::DeciderContext<Device> context;
-    ChunkStore<Device> store{Pool::Config{chunk}, context};
     residency::core::UnrecordedUses<Device> uses{context};
-    residency::core::ChunkLoader<Device> loader{context, store, uses};
-    PlanPlayer<Device> player{context, store, loader, uses};
-    residency::core::ChunkMissHandler<Device> demand{context, store, loader, uses, player};
+    ChunkStore<Device> store{Pool::Config{chunk}, context, uses};
+    PlanPlayer<Device> player{context, store, uses};
+    residency::core::ChunkMissHandler<Device> demand{context, store, uses, player};
     Stream stream{};
     residency::core::ConsumerId reader = 0;
 };

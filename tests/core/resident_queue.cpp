@@ -34,7 +34,7 @@ TEST_CASE("resident queue: residents are brought up to the step that is asked fo
         CAPTURE(budget);
         Parts parts{chunks(8)};
         must(parts.adopt(parts.make_plan(budget * chunk)));
-        ResidentQueue<Device> queue{parts.store, parts.loader};
+        ResidentQueue<Device> queue{parts.store};
         queue.start(parts.factory.problem());
         const auto residents = parts.store.plan().residents();
         for (std::uint32_t step = 0; step < 8; ++step) {
@@ -57,7 +57,7 @@ TEST_CASE("resident queue: residents are brought up to the step that is asked fo
 TEST_CASE("resident queue: one that was evicted is brought again, and a lease in its place holds up the rest") {
     Parts parts{chunks(6)};
     must(parts.adopt(parts.make_plan(5 * chunk)));
-    ResidentQueue<Device> queue{parts.store, parts.loader};
+    ResidentQueue<Device> queue{parts.store};
     queue.start(parts.factory.problem());
     must(queue.bring_for(plan::none));
     const auto residents = parts.store.plan().residents();
@@ -67,7 +67,7 @@ TEST_CASE("resident queue: one that was evicted is brought again, and a lease in
     while (parts.store.table().stays(other)) { ++other; }
     must(parts.store.remap_chunk(other, parts.store.plan().slot_of_chunk(resident)));
     queue.note_eviction(resident);
-    must(parts.loader.load({&other, 1}));
+    must(parts.store.load({&other, 1}));
     CHECK_FALSE(queue.has_all());
     parts.hold(parts.storage_of(other));
     must(queue.bring_for(plan::none));

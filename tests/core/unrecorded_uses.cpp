@@ -35,7 +35,7 @@ TEST_CASE("unrecorded uses: before residents may be evicted, their unrecorded us
     CHECK(parts.uses.records_residents());
     CHECK(parts.counters.host_waits == waits + 1);
     const std::uint32_t c = parts.chunk_of(0);
-    must(parts.loader.load({&c, 1}));  // overwrites what was read
+    must(parts.store.load({&c, 1}));  // overwrites what was read
     must(parts.uses.record_residents());
     CHECK(parts.counters.host_waits == waits + 1);
 }
@@ -53,7 +53,7 @@ TEST_CASE("unrecorded uses: a lost use is complete once it was waited for; witho
     CHECK(parts.counters.host_waits == waits + 1);
     CHECK_FALSE(parts.uses.has_lost());
     const std::uint32_t c = parts.chunk_of(0);
-    must(parts.loader.load({&c, 1}));
+    must(parts.store.load({&c, 1}));
     parts.uses.note_lost();
     parts.uses.forget_lost();
     CHECK_FALSE(parts.uses.has_lost());
@@ -68,7 +68,7 @@ TEST_CASE("unrecorded uses: the copy stream waits for every recorded use") {
     parts.let_go(0);
     must(parts.scheduler.copy_stream_wait_for_all_uses());
     const std::uint32_t c = parts.chunk_of(0);
-    must(parts.loader.load({&c, 1}));
+    must(parts.store.load({&c, 1}));
 }
 
 }  // namespace unrecorded_uses_test

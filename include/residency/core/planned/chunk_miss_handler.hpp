@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "residency/core/engine/decider.hpp"
-#include "residency/core/planned/chunk_loader.hpp"
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/plan_player.hpp"
 #include "residency/core/planned/unrecorded_uses.hpp"
@@ -32,9 +31,9 @@ template <VirtualMemoryDevice D>
 class ChunkMissHandler {
 public:
     /// Keeps the references.
-    ChunkMissHandler(const DeciderContext<D>& context, ChunkStore<D>& store, ChunkLoader<D>& loader,
-                     UnrecordedUses<D>& uses, PlanPlayer<D>& player) noexcept
-        : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, player_{&player} {}
+    ChunkMissHandler(const DeciderContext<D>& context, ChunkStore<D>& store, UnrecordedUses<D>& uses,
+                     PlanPlayer<D>& player) noexcept
+        : context_{&context}, store_{&store}, uses_{&uses}, player_{&player} {}
 
     /// The store has adopted a plan that was made for `cap_bytes` device bytes.
     void start(std::uint64_t cap_bytes);
@@ -68,7 +67,6 @@ private:
 
     const DeciderContext<D>* context_;
     ChunkStore<D>* store_;
-    ChunkLoader<D>* loader_;
     UnrecordedUses<D>* uses_;
     PlanPlayer<D>* player_;
 
@@ -117,7 +115,7 @@ Status ChunkMissHandler<D>::bring(std::span<const StorageId> wanted, bool is_pla
     if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
     player_->forget_ahead();
     residency::detail::sort(missing_);
-    Status loaded = loader_->load(missing_);
+    Status loaded = store_->load(missing_);
     for (const std::uint32_t chunk : missing_) {
         for (const std::uint32_t s : store_->contents().storages(chunk)) { context_->states[s].demand_missed = true; }
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -11,17 +12,20 @@
 
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/planned/chunk_table.hpp"
+#include "residency/core/planned/unrecorded_uses.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/pool/virtual.hpp"
+#include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The image of the plan in force, mapped: table() says for each chunk on which slot it lies and for each slot whose bytes it holds, and
-/// the pool's mapping agrees with it, except while is_unmapped(). Nothing else maps device memory.
+/// the pool's mapping agrees with it, except while is_unmapped(). Nothing else maps device memory or copies chunks to it: every copy that
+/// is enqueued is counted and noted in table(), and leaves its arrival with the storages that it brings.
 ///
 /// A chunk lies on the slot that the plan gives it, its *home*, which is none where no step reads it, or it is one of
 ///  - misplaced_leased chunks: leased when the plan came into force, and their home could not be had. They go home when their leases
@@ -33,9 +37,9 @@ class ChunkStore {
 public:
     static constexpr std::uint32_t none = plan::none;
 
-    /// Keeps the reference.
-    ChunkStore(typename pool::Virtual<D>::Config config, const DeciderContext<D>& context)
-        : pool_{std::move(config)}, context_{&context} {}
+    /// Keeps the references.
+    ChunkStore(typename pool::Virtual<D>::Config config, const DeciderContext<D>& context, UnrecordedUses<D>& uses)
+        : pool_{std::move(config)}, context_{&context}, uses_{&uses} {}
 
     [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const { return pool_.chunk_bytes(device); }
 
@@ -98,10 +102,6 @@ public:
     }
     [[nodiscard]] bool has_remapped() const noexcept { return !remapped_.empty(); }
 
-    /// The copy of a chunk to its slot was enqueued, or failed. Counts the eviction of what was there.
-    void note_copy(std::uint32_t chunk, bool is_sent) noexcept {
-        if (const std::uint32_t evicted = table_.bring(chunk, is_sent); evicted != none) { count_eviction(evicted); }
-    }
     /// Goes back to occupants of slots that table() gave. Precondition: nothing was mapped since.
     void set_occupants(const std::vector<std::uint32_t>& occupants) { table_.set_occupants(occupants); }
 
@@ -123,6 +123,23 @@ public:
     /// Calls send_unleased_home() if one of these storages lies on a misplaced chunk: if it were leased again where it is, the chunk might
     /// never go home, since passes overlap.
     [[nodiscard]] Status send_home_before_use(std::span<const StorageId> storages);
+
+    /// Copies all that a call of the plan brings. The caller has made the copy stream wait for what is overwritten.
+    [[nodiscard]] Status load_call(std::uint32_t k);
+    /// Copies those chunks of `copies` that are absent or away from home; puts the latter back home first, which blocks. The copies follow
+    /// all recorded uses. False: nothing was done, because one of these chunks, or one whose place it takes, is leased.
+    [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies) {
+        return load_around_leases(copies, [](std::uint32_t) { return true; });
+    }
+    /// As above, for those chunks alone for which `is_wanted(chunk)` holds.
+    template <std::predicate<std::uint32_t> IsWanted>
+    [[nodiscard]] Result<bool> load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted);
+    /// Copies those chunks of `copies` that are absent, in one call. The caller has made the copy stream wait for what is overwritten.
+    [[nodiscard]] Status load_absent(std::span<const plan::Copy> copies) {
+        return load_absent(copies, false, [](std::uint32_t) { return true; });
+    }
+    /// Copies these chunks, ascending. The caller has made the copy stream wait for what is overwritten.
+    [[nodiscard]] Status load(std::span<const std::uint32_t> chunks);
 
 private:
     void count_eviction(std::uint32_t chunk) noexcept {
@@ -156,9 +173,24 @@ private:
     [[nodiscard]] Status remap_unused(std::uint32_t chunk, std::uint32_t slot);
     /// Gives slots beyond the plan back on which no chunk lies.
     [[nodiscard]] Status give_back_slots();
+    /// The copy of a chunk to its slot was enqueued, or failed. Counts the eviction of what was there.
+    void note_copy(std::uint32_t chunk, bool is_sent) noexcept {
+        if (const std::uint32_t evicted = table_.bring(chunk, is_sent); evicted != none) { count_eviction(evicted); }
+    }
+    /// Copies those chunks of `copies` that are absent and wanted. `overwrites`: the copy stream first waits for all recorded uses.
+    template <class IsWanted>
+    [[nodiscard]] Status load_absent(std::span<const plan::Copy> copies, bool overwrites, const IsWanted& is_wanted);
+    [[nodiscard]] Status send(std::span<const transport::Fetch> pieces);
+    /// Appends the parts of storages on chunks [first, last), up to the ends of the image and of a copy.
+    void append_chunks(std::uint32_t first, std::uint32_t last, std::uint64_t copy_begin, std::uint64_t copy_end) {
+        const std::uint64_t chunk_bytes = plan_.chunk_bytes();
+        contents_.append_pieces(plan_, (std::max)(copy_begin, first * chunk_bytes),
+                                (std::min)(copy_end, last * chunk_bytes), pieces_);
+    }
 
     pool::Virtual<D> pool_;
     const DeciderContext<D>* context_;
+    UnrecordedUses<D>* uses_;
     plan::Plan plan_;
     ChunkTable table_;
     ChunkContents contents_;
@@ -169,7 +201,8 @@ private:
     bool has_other_image_ = false;  // a failed call left the pool with another image than that of the plan in force
     std::uint64_t mapping_generation_ = 0;
     std::uint64_t address_generation_ = 0;
-    std::uint64_t peak_held_ = 0;  // device bytes
+    std::uint64_t peak_held_ = 0;           // device bytes
+    std::vector<transport::Fetch> pieces_;  // of one request
 };
 
 template <VirtualMemoryDevice D>
@@ -204,6 +237,7 @@ Status ChunkStore<D>::adopt(plan::Plan plan) {
     misplaced_leased_ = std::move(placement.misplaced_leased);
     table_ = ChunkTable{plan_, std::move(placement)};
     contents_ = ChunkContents{plan_, pool_.base()};
+    pieces_.reserve(table_.chunks());
     for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
         if (plan_.storage_bytes(s) > 0) { context_->states[s].address = pool_.base() + plan_.storage_offset(s); }
     }
@@ -322,6 +356,90 @@ Status ChunkStore<D>::remap_unused(std::uint32_t chunk, std::uint32_t slot) {
         return moved;
     }
     table_.set_slot(chunk, slot);
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::load_call(std::uint32_t k) {
+    Status sent = send(contents_.call(k));
+    for_each_chunk(plan_, plan_.copies(plan_.calls()[k]),
+                   [&](std::uint32_t chunk) { note_copy(chunk, sent.has_value()); });
+    return sent;
+}
+
+template <VirtualMemoryDevice D>
+template <std::predicate<std::uint32_t> IsWanted>
+Result<bool> ChunkStore<D>::load_around_leases(std::span<const plan::Copy> copies, const IsWanted& is_wanted) {
+    const auto is_in_use = [&](std::uint32_t chunk) { return is_leased(chunk) || is_misplaced(chunk); };
+    bool overwrites = false;
+    const bool is_blocked = any_chunk(plan_, copies, [&](std::uint32_t chunk) {
+        if (!is_wanted(chunk) || (table_.is_there(chunk) && is_at_home(chunk))) { return false; }
+        const std::uint32_t occupant = table_.occupant(plan_.slot_of_chunk(chunk));
+        overwrites = overwrites || !table_.stays(chunk) || uses_->records_residents();
+        return is_in_use(chunk) || (occupant != plan::none && is_in_use(occupant));
+    });
+    if (is_blocked) { return false; }
+    Status restored;
+    for_each_chunk(plan_, copies, [&](std::uint32_t chunk) {
+        if (restored && is_wanted(chunk) && !is_at_home(chunk)) {
+            restored = remap_chunk(chunk, plan_.slot_of_chunk(chunk));
+        }
+    });
+    if (!restored) { return restored.error(); }
+    if (auto loaded = load_absent(copies, overwrites, is_wanted); !loaded) { return loaded.error(); }
+    return true;
+}
+
+template <VirtualMemoryDevice D>
+template <class IsWanted>
+Status ChunkStore<D>::load_absent(std::span<const plan::Copy> copies, bool overwrites, const IsWanted& is_wanted) {
+    pieces_.clear();
+    for (const plan::Copy& copy : copies) {
+        const plan::Chunks range = plan_.chunks_of_copy(copy);
+        for (std::uint32_t first = range.first; first < range.last;) {
+            std::uint32_t last = first;
+            while (last < range.last && !table_.is_there(last) && is_wanted(last)) { ++last; }
+            if (last > first) { append_chunks(first, last, copy.image_begin, copy.image_end); }
+            first = last + 1;
+        }
+    }
+    if (pieces_.empty()) { return {}; }
+    if (overwrites) {
+        if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
+    }
+    Status sent = send(pieces_);
+    for_each_chunk(plan_, copies, [&](std::uint32_t chunk) {
+        if (!table_.is_there(chunk) && is_wanted(chunk)) { note_copy(chunk, sent.has_value()); }
+    });
+    return sent;
+}
+
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::load(std::span<const std::uint32_t> chunks) {
+    pieces_.clear();
+    for (std::size_t i = 0; i < chunks.size();) {
+        std::size_t end = i + 1;
+        while (end < chunks.size() && chunks[end] == chunks[end - 1] + 1) { ++end; }
+        append_chunks(chunks[i], chunks[end - 1] + 1, 0, plan_.image_bytes());
+        i = end;
+    }
+    Status sent = send(pieces_);
+    for (const std::uint32_t chunk : chunks) { note_copy(chunk, sent.has_value()); }
+    return sent;
+}
+
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::send(std::span<const transport::Fetch> pieces) {
+    if (pieces.empty()) { return {}; }
+    auto arrival = context_->copy_scheduler->transfer(pieces);
+    if (!arrival) { return arrival.error(); }
+    for (const transport::Fetch& piece : pieces) {
+        StorageState& state = context_->states[index(piece.storage)];
+        state.arrival = *arrival;
+        state.prefetched = true;
+        context_->counters->fetched_bytes += piece.bytes;
+    }
+    ++context_->counters->calls;
     return {};
 }
 

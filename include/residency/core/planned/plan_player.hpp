@@ -14,7 +14,6 @@
 #include "residency/config.hpp"
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/engine/transport_interface.hpp"
-#include "residency/core/planned/chunk_loader.hpp"
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/chunk_table.hpp"
 #include "residency/core/planned/copy_cursor.hpp"
@@ -58,9 +57,8 @@ public:
     };
 
     /// Keeps the references.
-    PlanPlayer(const DeciderContext<D>& context, ChunkStore<D>& store, ChunkLoader<D>& loader,
-               UnrecordedUses<D>& uses) noexcept
-        : context_{&context}, store_{&store}, loader_{&loader}, uses_{&uses}, residents_{store, loader} {}
+    PlanPlayer(const DeciderContext<D>& context, ChunkStore<D>& store, UnrecordedUses<D>& uses) noexcept
+        : context_{&context}, store_{&store}, uses_{&uses}, residents_{store} {}
 
     /// The plan that the store has adopted is replayed from its first pass on; all earlier work is complete. Leases that are open become
     /// unplanned. `problem`: what the plan solves.
@@ -179,7 +177,6 @@ private:
 
     const DeciderContext<D>* context_;
     ChunkStore<D>* store_;
-    ChunkLoader<D>* loader_;
     UnrecordedUses<D>* uses_;
     ResidentQueue<D> residents_;
     StepRetirement steps_;
@@ -403,7 +400,7 @@ Result<bool> PlanPlayer<D>::enqueue_next() {
         return enqueue_expected(call);
     }
     const PlanMode now = mode();
-    if (now == PlanMode::verifying) { return loader_->load_around_leases(plan.copies(call)); }
+    if (now == PlanMode::verifying) { return store_->load_around_leases(plan.copies(call)); }
     // The only chunk on a slot: the plan lets its copy wait for no step, and the chunk may still be leased from an earlier pass.
     if (has_sole_owner_[k] && now != PlanMode::capturing && is_any_leased(plan.copies(call))) { return false; }
     if (waits) {
@@ -411,14 +408,14 @@ Result<bool> PlanPlayer<D>::enqueue_next() {
             return waiting.error();
         }
     }
-    if (auto sent = loader_->load_call(k); !sent) { return sent.error(); }
+    if (auto sent = store_->load_call(k); !sent) { return sent.error(); }
     return true;
 }
 
 template <VirtualMemoryDevice D>
 Result<bool> PlanPlayer<D>::enqueue_expected(const plan::Call& call) {
-    auto loaded = loader_->load_around_leases(store_->plan().copies(call),
-                                              [&](std::uint32_t chunk) { return is_expected(chunk, call.needed_by); });
+    auto loaded = store_->load_around_leases(store_->plan().copies(call),
+                                             [&](std::uint32_t chunk) { return is_expected(chunk, call.needed_by); });
     if (loaded && *loaded) {
         cut_short_ = (std::min)(cut_short_, calls_.next());
         calls_.verify_a_pass();
@@ -462,7 +459,7 @@ Status PlanPlayer<D>::bring_everything() {
     // Residents may have left their homes for storages that no step reads. Now these leave, and the residents return.
     if (!uses_->records_residents()) { return {}; }
     if (auto restored = store_->restore_remapped(); !restored) { return restored; }
-    return loader_->load_absent(store_->plan().residents());
+    return store_->load_absent(store_->plan().residents());
 }
 
 template <VirtualMemoryDevice D>
@@ -473,12 +470,12 @@ Status PlanPlayer<D>::reach_cut() {
     if (auto restored = store_->restore_remapped(); !restored) { return restored; }
     if (auto waits = context_->copy_scheduler->copy_stream_wait_for_all_uses(); !waits) { return waits; }
     // After a pass that ended early, what the next pass begins with may not be there.
-    if (auto begun = loader_->load_absent(plan.residents()); !begun) { return begun; }
+    if (auto begun = store_->load_absent(plan.residents()); !begun) { return begun; }
     for (std::uint32_t k = 0; k < plan.cut(); ++k) {
         const bool is_any_absent = any_chunk(plan, plan.copies(plan.calls()[k]),
                                              [&](std::uint32_t chunk) { return !store_->table().is_there(chunk); });
         if (!is_any_absent) { continue; }
-        if (auto sent = loader_->load_call(k); !sent) { return sent; }
+        if (auto sent = store_->load_call(k); !sent) { return sent; }
     }
     calls_.reach_cut();
     cut_short_ = UINT64_MAX;

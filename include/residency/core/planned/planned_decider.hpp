@@ -15,7 +15,6 @@
 
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/measure/measure_link.hpp"
-#include "residency/core/planned/chunk_loader.hpp"
 #include "residency/core/planned/chunk_miss_handler.hpp"
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/plan_factory.hpp"
@@ -71,7 +70,7 @@ public:
     explicit PlannedDecider(Config config)
         : plan_factory_{std::move(config.options),      config.leases_at_once,  config.link,
                         config.memory_bytes_per_second, std::move(config.plan), config.storages_at_once},
-          store_{std::move(config.pool), context_} {}
+          store_{std::move(config.pool), context_, uses_} {}
 
     [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Requirements&) override {
@@ -233,11 +232,10 @@ private:
     bool is_link_measured_ = false;
     bool in_foreign_capture_ = false;  // the current pass
     DeciderContext<D> context_;
-    ChunkStore<D> store_;
     UnrecordedUses<D> uses_{context_};
-    ChunkLoader<D> loader_{context_, store_, uses_};
-    PlanPlayer<D> player_{context_, store_, loader_, uses_};
-    ChunkMissHandler<D> demand_{context_, store_, loader_, uses_, player_};
+    ChunkStore<D> store_;
+    PlanPlayer<D> player_{context_, store_, uses_};
+    ChunkMissHandler<D> demand_{context_, store_, uses_, player_};
     Schedule schedule_;  // prepared last
     PlanCache known_plans_;
     std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
@@ -390,7 +388,7 @@ Status PlannedDecider<D>::bring_residents(std::span<const StorageId> ids) {
     }
     residency::detail::sort(absent);
     absent.erase(std::unique(absent.begin(), absent.end()), absent.end());
-    return loader_.load(absent);
+    return store_.load(absent);
 }
 
 template <VirtualMemoryDevice D>
@@ -496,7 +494,6 @@ Status PlannedDecider<D>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
     if (auto adopted = store_.adopt(std::move(next.plan)); !adopted) { return adopted; }
     ranges_ = std::move(next.ranges);
     uses_.set_records_residents(store_.has_misplaced());
-    loader_.reserve();
     player_.start(plan_factory_.problem());
     demand_.start(cap_bytes);
     cap_bytes_ = cap_bytes;

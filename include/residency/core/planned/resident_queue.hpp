@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "residency/core/planned/chunk_loader.hpp"
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
@@ -23,8 +22,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 template <VirtualMemoryDevice D>
 class ResidentQueue {
 public:
-    /// Keeps the references.
-    ResidentQueue(ChunkStore<D>& store, ChunkLoader<D>& loader) noexcept : store_{&store}, loader_{&loader} {}
+    /// Keeps the reference.
+    explicit ResidentQueue(ChunkStore<D>& store) noexcept : store_{&store} {}
 
     /// A plan came into force. `problem`: what it solves.
     void start(const plan::Problem& problem);
@@ -51,7 +50,6 @@ private:
     [[nodiscard]] Status bring_first(std::size_t count);
 
     ChunkStore<D>* store_;
-    ChunkLoader<D>* loader_;
     std::size_t next_ = 0;                  // the resident copy of the plan to be brought next
     std::size_t begun_ = 0;                 // those before it were brought once: of them only what stays comes again
     std::vector<std::size_t> before_call_;  // by call of the first pass: how many resident copies go before it
@@ -84,7 +82,7 @@ Status ResidentQueue<D>::bring_first(std::size_t count) {
         const std::size_t begin = next_;
         std::size_t end = begin;
         do { ++end; } while (end < count && end != begun_ && residents[end].needed_by == residents[begin].needed_by);
-        const auto brought = loader_->load_around_leases(
+        const auto brought = store_->load_around_leases(
             residents.subspan(begin, end - begin),
             [&](std::uint32_t chunk) { return begin >= begun_ || store_->table().stays(chunk); });
         if (!brought) { return brought.error(); }
