@@ -65,7 +65,6 @@ public:
 
     [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Requirements& requirements) override;
-    [[nodiscard]] bool holds_residents() const noexcept override { return true; }
     /// Measures the link, the device's memory and the unpacker if they are not known. Blocks.
     [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Requirements& requirements,
                               std::uint64_t cap_bytes) override;
@@ -89,14 +88,8 @@ public:
             if (auto drained = context_.copy_scheduler->drain_all(); !drained) { return drained; }
             return restore();
         }
-        if (auto repaired = inner_->repair(); !repaired) { return repaired; }
-        if (auto taken = memory_.take(); !taken) { return taken; }
+        if (auto repaired = Shared::repair(); !repaired) { return repaired; }
         return write_table();
-    }
-    [[nodiscard]] Status suspend() override {
-        if (auto suspended = inner_->suspend(); !suspended) { return suspended; }
-        is_open_ = false;
-        return memory_.give_back();
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
         const bool is_same = is_consistent_;
@@ -105,30 +98,14 @@ public:
         });
     }
 
-    /// Error unsupported: in a capture of the caller's, a lease would unpack. The graph would write to memory that other leases use.
-    [[nodiscard]] Status prepare_pass(const PassStart& start) override;
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                 LeaseToken& token) override;
 
-    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
-        if (!is_consistent_) {
-            if (auto repaired = repair(); !repaired) { return repaired; }
-        }
-        return inner_->append_present(id, fetches);
-    }
-    [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override {
-        return inner_->bring_residents(ids);
-    }
-    [[nodiscard]] Status bring_everything() override { return inner_->bring_everything(); }
-    void forget_ahead() override { inner_->forget_ahead(); }
-    /// That of the plan in force. Another choice of what stays unpacked may beat it, but not exact_bound().
-    [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override { return inner_->bound(); }
     /// Seconds that no choice with any plan of copies beats under the cap in force: packed::exact_bound(). Precondition: it was opened.
     [[nodiscard]] double exact_bound() const {
         return stored_.unpacks ? packed::exact_bound(unpack_problem(*context_.device), cap_bytes_)
                                : plan().bound_seconds();
     }
-    [[nodiscard]] bool makes_plans() const noexcept override { return true; }
     [[nodiscard]] bool correct_link(double bytes_per_second) noexcept override {
         if (!inner_->correct_link(bytes_per_second)) { return false; }
         sizes_->set_measured_link(inner_->problem().link);
@@ -168,6 +145,7 @@ private:
     using Shared::catalog_;
     using Shared::context_;
     using Shared::inner_;  // prepared with what the layout leaves
+    using Shared::is_consistent_;
     using Shared::limits_;
     using Shared::memory_;
     using Shared::stored_;
@@ -186,8 +164,8 @@ private:
     [[nodiscard]] Result<Schedule> stored_schedule(const Schedule& schedule) const;
     /// The problem of unpacking for the schedule that was prepared last.
     [[nodiscard]] packed::UnpackProblem unpack_problem(const D& device) const;
-    /// Gives the inner decider what is left to plan beside a layout.
-    [[nodiscard]] Status prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest);
+    /// Gives the inner decider what a choice leaves to plan.
+    [[nodiscard]] Status prepare_rest(const packed::UnpackChoice& choice);
     [[nodiscard]] bool is_leased() const noexcept {
         for (std::size_t s = 0; s < stored_.forms.size(); ++s) {
             const Storage& storage = catalog_.storages()[s];
@@ -220,10 +198,8 @@ private:
     Schedule given_;                // prepared last
     Schedule stored_schedule_;      // the same of what travels, with the times of the kernels
     std::vector<double> kernel_seconds_;
-    Schedule rest_schedule_;       // prepared for the inner decider
-    std::uint64_t cap_bytes_ = 0;  // in force
-    bool is_open_ = false;         // the inner decider holds bytes
-    bool is_consistent_ = false;   // the inner decider, the memory, and what was prepared last belong together
+    Schedule rest_schedule_;                 // prepared for the inner decider
+    std::uint64_t cap_bytes_ = 0;            // in force
     mutable std::vector<StepRange> ranges_;  // empty: not asked for yet
 };
 
@@ -319,18 +295,18 @@ Status PackedDecider<D>::prepare(const D& device, const Catalog& catalog, const 
 }
 
 template <VirtualMemoryDevice D>
-Status PackedDecider<D>::prepare_rest(const packed::UnpackLayout& layout, const plan::Problem& rest) {
+Status PackedDecider<D>::prepare_rest(const packed::UnpackChoice& choice) {
     if (!stored_.unpacks) { return inner_->prepare(*context_.device, stored_.catalog, stored_schedule_, {}); }
     std::vector<WeightId> away;
-    for (std::uint32_t s = 0; s < layout.stays.size(); ++s) {
-        if (layout.stays[s]) { away.push_back(WeightId{s}); }
+    for (std::uint32_t s = 0; s < choice.layout.stays.size(); ++s) {
+        if (choice.layout.stays[s]) { away.push_back(WeightId{s}); }
     }
     auto catalog = stored_.catalog.try_with_placement(std::span<const WeightId>{away}, Placement::host);
     if (!catalog) { return catalog.error(); }
     std::vector<std::optional<std::chrono::nanoseconds>> compute;
     compute.reserve(stored_schedule_.size());
     for (std::uint32_t i = 0; i < stored_schedule_.size(); ++i) {
-        compute.push_back(std::chrono::nanoseconds{std::llround(rest.compute(i) * 1e9)});
+        compute.push_back(std::chrono::nanoseconds{std::llround(choice.rest.compute(i) * 1e9)});
     }
     auto schedule = stored_schedule_.try_with_compute(compute);
     if (!schedule) { return schedule.error(); }
@@ -374,7 +350,7 @@ Result<packed::UnpackChoice> PackedDecider<D>::choose(std::uint64_t cap_bytes, b
     if (!stored_.unpacks) { return packed::UnpackChoice{}; }
     packed::UnpackProblem problem = unpack_problem(*context_.device);
     // What kernels wrote lies in an image whose storages keep their sizes.
-    const bool is_written = is_open_ && stored_.has_written;
+    const bool is_written = stored_.has_written && inner_->memory_use().held_bytes > 0;
     if (!keeps_stays && !is_written) { return packed::choose_unpacked(problem, cap_bytes, config_.options); }
     if (is_written) { problem.travels.image_offsets = inner_->plan().data().storage_offsets; }
     auto kept = packed::keep_unpacked(problem, memory_.layout().stays, cap_bytes);
@@ -390,22 +366,17 @@ template <class Apply>
 Status PackedDecider<D>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply) {
     auto choice = choose(cap_bytes, keeps_stays);
     if (!choice) { return choice.error(); }
-    const std::uint64_t rest_bytes = cap_bytes - choice->layout.bytes;
-    const bool is_new = !(choice->layout == memory_.layout());
-    if (is_new) {
-        if (is_leased()) {
-            return Error{ErrorKind::wrong_state,
-                         "a lease is open, and another budget unpacks weights elsewhere: end the lease first"};
-        }
-        if (auto given = memory_.give_back(); !given) { return given; }
+    if (!(choice->layout == memory_.layout()) && is_leased()) {
+        return Error{ErrorKind::wrong_state,
+                     "a lease is open, and another budget unpacks weights elsewhere: end the lease first"};
     }
-    is_consistent_ = false;
-    ranges_.clear();
-    if (auto prepared = prepare_rest(choice->layout, choice->rest); !prepared) { return prepared; }
-    if (auto applied = apply(rest_bytes); !applied) { return applied; }
-    is_open_ = true;
-    if (is_new) { memory_.set_layout(std::move(choice->layout)); }
-    if (auto taken = memory_.take(); !taken) { return taken; }
+    auto changed = this->put_in_force(choice->layout, cap_bytes, [&](std::uint64_t rest_bytes) {
+        is_consistent_ = false;
+        ranges_.clear();
+        auto prepared = prepare_rest(*choice);
+        return prepared ? apply(rest_bytes) : std::move(prepared);
+    });
+    if (!changed) { return changed; }
     cap_bytes_ = cap_bytes;
     is_consistent_ = true;
     // Where this fails, the next lease does it.
@@ -419,26 +390,10 @@ Status PackedDecider<D>::restore() {
         return inner_->set_order(context_.order, context_.groups, 0, rest);
     });
     if (!restored && !is_consistent_ && !stored_.has_written && !is_leased()) {
-        static_cast<void>(suspend().has_value());
+        static_cast<void>(this->suspend().has_value());
         static_cast<void>(memory_.give_back().has_value());
     }
     return restored;
-}
-
-template <VirtualMemoryDevice D>
-Status PackedDecider<D>::prepare_pass(const PassStart& start) {
-    if (start.in_foreign_capture && memory_.unpacks()) {
-        return Error{ErrorKind::unsupported,
-                     "the stream is being captured, and leases unpack weights to memory that they share: a foreign "
-                     "capture would write there whenever it runs; use Residency::capture, or a budget with which "
-                     "everything stays unpacked"};
-    }
-    if (start.in_foreign_capture && (!is_consistent_ || memory_.is_missing())) {
-        return Error{ErrorKind::unsupported,
-                     "calls that failed have to be made good first, which waits for the device: begin a pass outside "
-                     "of the capture"};
-    }
-    return inner_->prepare_pass(start);
 }
 
 template <VirtualMemoryDevice D>
@@ -504,7 +459,7 @@ Status PackedDecider<D>::check_places(std::span<const StorageId> wanted, const A
 
 template <VirtualMemoryDevice D>
 Status PackedDecider<D>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
-    if (!is_consistent_ || memory_.is_missing()) {
+    if (this->needs_repair()) {
         if (auto repaired = repair(); !repaired) { return repaired; }
     }
     if (stored_.unpacks) {

@@ -69,42 +69,30 @@ public:
 
     [[nodiscard]] Status prepare(const Device& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Requirements& requirements) override;
-    [[nodiscard]] bool holds_residents() const noexcept override { return false; }
-    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements& requirements,
-                              std::uint64_t cap_bytes) override;
+    [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements&,
+                              std::uint64_t cap_bytes) override {
+        context_ = context;
+        context_.catalog = stored_.catalog;
+        return this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
+            return inner_->open(context_, requirements_, rest_bytes);
+        });
+    }
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
-                                   std::uint64_t cap_bytes) override;
+                                   std::uint64_t cap_bytes) override {
+        return this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
+            const bool is_same_cap = inner_->cap_bytes() == rest_bytes;
+            auto ordered = inner_->set_order(order, groups, now, rest_bytes);
+            return ordered && !is_same_cap ? inner_->set_cap(rest_bytes, now) : std::move(ordered);
+        });
+    }
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
         if (auto taken = memory_.take(); !taken) { return taken; }
-        return apply(cap_bytes, [&](std::uint64_t rest) { return inner_->set_cap(rest, now); });
-    }
-    [[nodiscard]] Status repair() override {
-        auto repaired = inner_->repair();
-        return repaired ? memory_.take() : std::move(repaired);
-    }
-    [[nodiscard]] Status suspend() override {
-        auto suspended = inner_->suspend();
-        return suspended ? memory_.give_back() : std::move(suspended);
+        return inner_->set_cap(cap_bytes - memory_.layout().bytes, now);
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
-        auto resumed = apply(cap_bytes, [&](std::uint64_t rest) { return inner_->resume(rest, now); });
-        return resumed ? memory_.take() : std::move(resumed);
+        return this->put_in_force(memory_.layout(), cap_bytes,
+                                  [&](std::uint64_t rest_bytes) { return inner_->resume(rest_bytes, now); });
     }
-
-    /// Error unsupported: in a capture of the caller's, a lease would unpack. The graph would write to memory that other leases use.
-    [[nodiscard]] Status prepare_pass(const PassStart& start) override;
-    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
-                                LeaseToken& token) override {
-        if (memory_.is_missing()) {
-            if (auto repaired = repair(); !repaired) { return repaired; }
-        }
-        return inner_->ensure(wanted, access, token);
-    }
-    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
-        return inner_->append_present(id, fetches);
-    }
-    [[nodiscard]] bool is_speculative() const noexcept override { return inner_->is_speculative(); }
-    [[nodiscard]] bool send_speculative(StepIndex now) noexcept override { return inner_->send_speculative(now); }
 
     [[nodiscard]] Evictor& evictor() noexcept { return inner_->evictor(); }
     [[nodiscard]] Prefetcher& prefetcher() noexcept { return inner_->prefetcher(); }
@@ -119,21 +107,12 @@ private:
 
     /// The memory beside the pool, for a schedule: residents, then room for what leases unpack.
     [[nodiscard]] packed::UnpackLayout lay_out(const Device& device, const Schedule& schedule) const;
-    /// Another cap of the pool, by `apply_rest(rest_bytes)`, beside the memory in force.
-    template <class Apply>
-    [[nodiscard]] Status apply(std::uint64_t cap_bytes, const Apply& apply_rest) {
-        const std::uint64_t rest = cap_bytes - memory_.layout().bytes;
-        auto applied = apply_rest(rest);
-        if (applied) { rest_bytes_ = rest; }
-        return applied;
-    }
 
     const Unpacker<Device>* unpacker_;
     std::uint32_t storages_at_once_, leases_at_once_;
     std::vector<std::uint64_t> sizes_;  // of the storages that stream
     pool::Requirements requirements_;   // spans over it, for the schedule that was prepared last
     packed::UnpackLayout layout_;       // prepared last
-    std::uint64_t rest_bytes_ = 0;      // of the cap in force, that of the pool; UINT64_MAX: not known
 };
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
@@ -202,53 +181,6 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare(c
     limits_.resident_from_bytes += layout_.bytes;
     limits_.ceiling_bytes += layout_.bytes;
     return {};
-}
-
-template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
-Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::open(const DeciderContext<Device>& context,
-                                                                            const pool::Requirements&,
-                                                                            std::uint64_t cap_bytes) {
-    context_ = context;
-    context_.catalog = stored_.catalog;
-    memory_.set_layout(layout_);
-    auto opened = apply(cap_bytes, [&](std::uint64_t rest) { return inner_->open(context_, requirements_, rest); });
-    return opened ? memory_.take() : std::move(opened);
-}
-
-template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
-Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::set_order(const UseOrder* order,
-                                                                                 std::span<const std::uint32_t> groups,
-                                                                                 StepIndex now,
-                                                                                 std::uint64_t cap_bytes) {
-    const bool is_new = !(layout_ == memory_.layout());
-    if (is_new) {
-        if (auto given = memory_.give_back(); !given) { return given; }
-    }
-    const std::uint64_t rest = cap_bytes - layout_.bytes;
-    const bool is_same_cap = std::exchange(rest_bytes_, UINT64_MAX) == rest;
-    if (auto ordered = inner_->set_order(order, groups, now, rest); !ordered) { return ordered; }
-    if (!is_same_cap) {
-        if (auto changed = inner_->set_cap(rest, now); !changed) { return changed; }
-    }
-    rest_bytes_ = rest;
-    if (is_new) { memory_.set_layout(layout_); }
-    return memory_.take();
-}
-
-template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
-Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare_pass(const PassStart& start) {
-    if (start.in_foreign_capture && memory_.unpacks()) {
-        return Error{ErrorKind::unsupported,
-                     "the stream is being captured, and leases unpack weights to memory that they share: the graph "
-                     "would write there whenever it runs; begin the pass outside of the capture, or keep the weights "
-                     "raw"};
-    }
-    if (start.in_foreign_capture && memory_.is_missing()) {
-        return Error{ErrorKind::unsupported,
-                     "calls that failed have to be made good first, which waits for the device: begin a pass outside "
-                     "of the capture"};
-    }
-    return inner_->prepare_pass(start);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -13,23 +16,35 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/packed/packer.hpp"
 #include "residency/packed/stored_catalog.hpp"
+#include "residency/packed/unpack_layout.hpp"
 #include "residency/packed/unpack_memory.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// What deciders for packed weights share: an inner decider, which knows storages by the bytes in which they travel, and beside what it
-/// holds, the memory of unpacked weights. Both are inside the budget.
+/// Decides for weights that are packed in host memory: an inner decider, which knows storages by the bytes in which they travel, and beside
+/// what it holds, the memory of unpacked weights. Both are inside the budget. Who derives says how that memory is laid out. `Inner` is
+/// final, so that a lease calls it directly.
 template <Device D, class Inner>
 class UnpackingDecider : public Decider<D> {
 public:
     [[nodiscard]] BudgetLimits limits() const noexcept override { return limits_; }
     [[nodiscard]] Catalog stored_catalog(const Catalog&) const override { return stored_.catalog; }
+    [[nodiscard]] bool holds_residents() const noexcept override { return inner_->holds_residents(); }
     [[nodiscard]] Status reclaim_pending() override { return inner_->reclaim_pending(); }
     [[nodiscard]] bool has_pending() const noexcept override { return inner_->has_pending(); }
+    [[nodiscard]] Status repair() override {
+        auto repaired = inner_->repair();
+        return repaired ? memory_.take() : std::move(repaired);
+    }
+    [[nodiscard]] Status suspend() override {
+        auto suspended = inner_->suspend();
+        return suspended ? memory_.give_back() : std::move(suspended);
+    }
     void close() noexcept override {
         memory_.close();
         inner_->close();
@@ -39,6 +54,8 @@ public:
         inner_->abandon();
     }
 
+    /// Error unsupported: in a capture of the caller's, a lease would unpack. The graph would write to memory that other leases use.
+    [[nodiscard]] Status prepare_pass(const PassStart& start) override;
     void pass_began(StepIndex now) noexcept override {
         memory_.pass_began();
         inner_->pass_began(now);
@@ -46,6 +63,13 @@ public:
     void pass_ended() noexcept override { inner_->pass_ended(); }
     [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder& order, StepIndex now) override {
         return inner_->expect_steps(steps, order, now);
+    }
+    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
+                                LeaseToken& token) override {
+        if (needs_repair()) {
+            if (auto repaired = this->repair(); !repaired) { return repaired; }
+        }
+        return inner_->ensure(wanted, access, token);
     }
     void released(const LeaseToken& token, bool recorded) noexcept override {
         if (!recorded) { memory_.note_lost(); }
@@ -62,6 +86,19 @@ public:
     [[nodiscard]] Status check_refresh(std::span<const StorageId> storages) const override {
         return stored_.check_refresh(catalog_, storages);
     }
+    [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
+        if (!is_consistent_) {
+            if (auto repaired = this->repair(); !repaired) { return repaired; }
+        }
+        return inner_->append_present(id, fetches);
+    }
+    [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override {
+        return inner_->bring_residents(ids);
+    }
+    [[nodiscard]] Status bring_everything() override { return inner_->bring_everything(); }
+    void forget_ahead() override { inner_->forget_ahead(); }
+    [[nodiscard]] bool is_speculative() const noexcept override { return inner_->is_speculative(); }
+    [[nodiscard]] bool send_speculative(StepIndex now) noexcept override { return inner_->send_speculative(now); }
     [[nodiscard]] bool is_streaming() const noexcept override { return inner_->is_streaming(); }
     [[nodiscard]] MemoryUse memory_use() const override {
         MemoryUse use = inner_->memory_use();
@@ -71,6 +108,10 @@ public:
         use.peak_requested_bytes = peak_bytes_;
         return use;
     }
+
+    /// That of the plan in force. Another choice of what stays unpacked may beat it.
+    [[nodiscard]] std::optional<std::chrono::nanoseconds> bound() const noexcept override { return inner_->bound(); }
+    [[nodiscard]] bool makes_plans() const noexcept override { return inner_->makes_plans(); }
 
 protected:
     /// Makes the stored catalog of `catalog`. False: it is the catalog from before, and nothing was done.
@@ -83,6 +124,12 @@ protected:
         memory_.set_unpacker(unpacker);
         return true;
     }
+    /// Puts a layout in force, and beside it the inner decider under the rest of the cap, by `apply(rest_bytes)`. Blocks. Precondition: the
+    /// streams are drained.
+    template <class Apply>
+    [[nodiscard]] Status put_in_force(const packed::UnpackLayout& layout, std::uint64_t cap_bytes, const Apply& apply);
+    /// Whether failed calls left something to be done.
+    [[nodiscard]] bool needs_repair() const noexcept { return !is_consistent_ || memory_.is_missing(); }
 
     std::unique_ptr<Inner> inner_;  // made by the constructor of who derives
     DeciderContext<D> context_;
@@ -90,9 +137,41 @@ protected:
     packed::StoredCatalog stored_;
     BudgetLimits limits_;
     packed::UnpackMemory<D> memory_{context_, stored_.forms};
+    bool is_consistent_ = true;  // the inner decider, the memory, and what was prepared last belong together
 
 private:
     mutable std::uint64_t peak_bytes_ = 0;
 };
+
+template <Device D, class Inner>
+Status UnpackingDecider<D, Inner>::prepare_pass(const PassStart& start) {
+    if (start.in_foreign_capture && memory_.unpacks()) {
+        return Error{
+            ErrorKind::unsupported,
+            std::string{"the stream is being captured, and leases unpack weights to memory that they share: the "
+                        "graph would write there whenever it runs; "} +
+                (this->graphs() != nullptr ? "use Residency::capture, or a budget with which everything stays unpacked"
+                                           : "begin the pass outside of the capture, or keep the weights raw")};
+    }
+    if (start.in_foreign_capture && needs_repair()) {
+        return Error{ErrorKind::unsupported,
+                     "calls that failed have to be made good first, which waits for the device: begin a pass outside "
+                     "of the capture"};
+    }
+    return inner_->prepare_pass(start);
+}
+
+template <Device D, class Inner>
+template <class Apply>
+Status UnpackingDecider<D, Inner>::put_in_force(const packed::UnpackLayout& layout, std::uint64_t cap_bytes,
+                                                const Apply& apply) {
+    const bool is_new = !(layout == memory_.layout());
+    if (is_new) {
+        if (auto given = memory_.give_back(); !given) { return given; }
+    }
+    if (auto applied = apply(cap_bytes - layout.bytes); !applied) { return applied; }
+    if (is_new) { memory_.set_layout(layout); }
+    return memory_.take();
+}
 
 }}}  // namespace residency::RESIDENCY_ABI::core

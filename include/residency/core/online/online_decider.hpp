@@ -122,6 +122,7 @@ public:
     }
 
     [[nodiscard]] bool is_streaming() const noexcept override { return !cache_.everything_fits(); }
+    [[nodiscard]] std::uint64_t cap_bytes() const noexcept { return cache_.cap_bytes(); }
     [[nodiscard]] MemoryUse memory_use() const override { return allocations().memory_use(); }
     [[nodiscard]] Evictor& evictor() noexcept { return cache_.evictor(); }
     [[nodiscard]] Prefetcher& prefetcher() noexcept { return prefetcher_; }
