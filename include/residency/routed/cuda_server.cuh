@@ -1,0 +1,263 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+// The kernels of a cache of experts. For one file of a program that nvcc compiles; the others know it as routed::Server<CudaDevice>.
+
+#include <cuda_runtime_api.h>
+#include <cuda/atomic>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "residency/device/cuda.hpp"
+#include "residency/error.hpp"
+#include "residency/routed/policies.hpp"
+#include "residency/routed/routed_experts.hpp"
+#include "residency/routed/serve.hpp"
+#include "residency/routed/tables.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace routed { namespace detail {
+
+inline constexpr unsigned threads = 512;
+inline constexpr unsigned warps = threads / 32;
+
+template <class T>
+using DeviceAtomic = cuda::atomic_ref<T, cuda::thread_scope_device>;
+
+/// The threads of a block as a team.
+struct BlockTeam {
+    struct Shared {
+        std::uint32_t totals[warps];
+        Candidate best[warps];
+    };
+
+    __device__ explicit BlockTeam(Shared& with) : rank{threadIdx.x}, shared{with} {}
+
+    __device__ void sync() const { __syncthreads(); }
+    [[nodiscard]] __device__ std::uint32_t count_before(bool flag, std::uint32_t& total) const {
+        const unsigned mask = __ballot_sync(0xffffffffU, flag ? 1 : 0);
+        const unsigned warp = rank / 32, lane = rank % 32;
+        if (lane == 0) { shared.totals[warp] = static_cast<std::uint32_t>(__popc(mask)); }
+        __syncthreads();
+        std::uint32_t before = static_cast<std::uint32_t>(__popc(mask & ((1U << lane) - 1)));
+        total = 0;
+        for (unsigned i = 0; i < warps; ++i) {
+            if (i == warp) { before += total; }
+            total += shared.totals[i];
+        }
+        __syncthreads();
+        return before;
+    }
+    [[nodiscard]] __device__ Candidate first_of(Candidate own) const {
+        for (int distance = 16; distance > 0; distance /= 2) {
+            const Candidate other{{__shfl_xor_sync(0xffffffffU, own.key.first, distance),
+                                   __shfl_xor_sync(0xffffffffU, own.key.second, distance)},
+                                  __shfl_xor_sync(0xffffffffU, own.slot, distance),
+                                  __shfl_xor_sync(0xffffffffU, own.order, distance)};
+            if (other.is_before(own)) { own = other; }
+        }
+        if (rank % 32 == 0) { shared.best[rank / 32] = own; }
+        __syncthreads();
+        Candidate best = shared.best[0];
+        for (unsigned i = 1; i < warps; ++i) {
+            if (shared.best[i].is_before(best)) { best = shared.best[i]; }
+        }
+        __syncthreads();
+        return best;
+    }
+    __device__ void lower(std::uint32_t& value, std::uint32_t other) const { atomicMin(&value, other); }
+    __device__ void add(std::uint64_t& sum, std::uint64_t value) const {
+        atomicAdd(reinterpret_cast<unsigned long long*>(&sum), static_cast<unsigned long long>(value));
+    }
+    [[nodiscard]] __device__ bool set_first(std::uint32_t& flag) const { return atomicCAS(&flag, 0U, 1U) == 0; }
+    __device__ void publish(std::uint32_t& flag) const {
+        __threadfence_system();
+        *static_cast<volatile std::uint32_t*>(&flag) = 1;
+    }
+
+    std::uint32_t rank;
+    static constexpr std::uint32_t size = threads;
+    Shared& shared;
+};
+
+/// Brings one piece of an expert, by all threads of the block.
+__device__ inline void bring_piece(const std::byte* from, std::byte* to, std::uint32_t bytes) {
+    constexpr unsigned at_once = piece_bytes / 16 / threads;
+    const auto* const in = reinterpret_cast<const uint4*>(from);
+    auto* const out = reinterpret_cast<uint4*>(to);
+    if (bytes == piece_bytes) {
+        uint4 words[at_once];
+#pragma unroll
+        for (unsigned i = 0; i < at_once; ++i) { words[i] = __ldcv(in + threadIdx.x + i * threads); }
+#pragma unroll
+        for (unsigned i = 0; i < at_once; ++i) { __stcs(out + threadIdx.x + i * threads, words[i]); }
+        return;
+    }
+    for (unsigned i = threadIdx.x; i < bytes / 16; i += threads) { __stcs(out + i, __ldcv(in + i)); }
+    for (unsigned i = bytes / 16 * 16 + threadIdx.x; i < bytes; i += threads) {
+        to[i] = *static_cast<const volatile std::byte*>(from + i);
+    }
+}
+
+/// One item of a list of fills: items count the pieces of all fills. `at`, `before`: the fill that had the item before, and the items
+/// ahead of that fill; items of one block grow. False: there is no such item.
+template <class P>
+__device__ bool bring_item(const Tables<P>& tables, const Fill* fills, std::uint32_t count, std::uint32_t item,
+                           std::uint32_t& at, std::uint32_t& before) {
+    Fill fill{};
+    for (;; ++at) {
+        if (at == count) { return false; }
+        const uint4 words = __ldcg(reinterpret_cast<const uint4*>(fills + at));
+        fill = {words.x, words.y, words.z, words.w};
+        const std::uint32_t own = fill.pieces - fill.first_piece;
+        if (item - before < own) { break; }
+        before += own;
+    }
+    const Source source = tables.sources[fill.expert];
+    const std::uint64_t first = std::uint64_t{fill.first_piece + item - before} * piece_bytes;
+    const std::uint64_t left = source.bytes - first;
+    bring_piece(source.host + first, tables.pool + fill.slot * tables.slot_bytes + first,
+                left < piece_bytes ? static_cast<std::uint32_t>(left) : piece_bytes);
+    return true;
+}
+
+/// Block 0 decides, and all blocks bring what it lists. The others wait for it: it is there before them, and waits for none of them.
+template <class P>
+__global__ void __launch_bounds__(threads) serve_kernel(Tables<P> tables, Call call) {
+    __shared__ Scratch scratch;
+    __shared__ BlockTeam::Shared shared;
+    State& state = *tables.state;
+    const DeviceAtomic<std::uint32_t> gate{state.gate}, is_listed{state.is_listed}, done{state.done};
+    if (blockIdx.x == 0) {
+        if (threadIdx.x == 0) {  // guesses end
+            gate.fetch_or(gate_closed, cuda::memory_order_acq_rel);
+            while (gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
+        }
+        __syncthreads();
+        const BlockTeam team{shared};
+        Decision<P, BlockTeam>{team, scratch, tables, call, false}.make();
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            gate.fetch_and(~gate_closed, cuda::memory_order_acq_rel);
+            is_listed.store(1, cuda::memory_order_release);
+        }
+    } else if (threadIdx.x == 0) {
+        while (is_listed.load(cuda::memory_order_acquire) == 0) { __nanosleep(20); }
+    }
+    __syncthreads();
+    const std::uint32_t count = __ldcg(&state.fills);
+    std::uint32_t at = 0, before = 0;
+    for (std::uint32_t item = blockIdx.x; bring_item(tables, tables.fills, count, item, at, before);) {
+        item += gridDim.x;
+    }
+    __syncthreads();
+    // The last block leaves it as it found it.
+    if (threadIdx.x == 0 && done.fetch_add(1, cuda::memory_order_acq_rel) == gridDim.x - 1) {
+        done.store(0, cuda::memory_order_relaxed);
+        is_listed.store(0, cuda::memory_order_relaxed);
+    }
+}
+
+/// Whether a guess may work: from now on a call waits for it. By all threads of a block.
+[[nodiscard]] __device__ inline bool enter(State& state, bool& may) {
+    if (threadIdx.x == 0) {
+        const DeviceAtomic<std::uint32_t> gate{state.gate};
+        may = (gate.fetch_add(1, cuda::memory_order_acq_rel) & gate_closed) == 0;
+        if (!may) { gate.fetch_sub(1, cuda::memory_order_acq_rel); }
+    }
+    __syncthreads();
+    return may;
+}
+__device__ inline void leave(State& state) {
+    __syncthreads();
+    if (threadIdx.x == 0) { DeviceAtomic<std::uint32_t>{state.gate}.fetch_sub(1, cuda::memory_order_acq_rel); }
+}
+
+template <class P>
+__global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call call) {
+    __shared__ Scratch scratch;
+    __shared__ BlockTeam::Shared shared;
+    __shared__ bool may;
+    if (!enter(*tables.state, may)) { return; }
+    const BlockTeam team{shared};
+    Decision<P, BlockTeam>{team, scratch, tables, call, true}.make();
+    leave(*tables.state);
+}
+
+/// Brings what the guess lists, piece by piece, until it has all or a call begins.
+template <class P>
+__global__ void __launch_bounds__(threads) guess_fill_kernel(Tables<P> tables) {
+    __shared__ bool may;
+    __shared__ std::uint32_t taken;
+    State& state = *tables.state;
+    if (!enter(state, may)) { return; }
+    const std::uint32_t count = __ldcg(&state.guess_fills);
+    std::uint32_t at = 0, before = 0;
+    for (;;) {
+        if (threadIdx.x == 0) {
+            const bool is_over =
+                (DeviceAtomic<std::uint32_t>{state.gate}.load(cuda::memory_order_relaxed) & gate_closed) != 0;
+            taken = is_over || count == 0
+                        ? none
+                        : DeviceAtomic<std::uint32_t>{state.guess_next}.fetch_add(1, cuda::memory_order_relaxed);
+        }
+        __syncthreads();
+        const std::uint32_t item = taken;
+        __syncthreads();
+        if (item == none || !bring_item(tables, tables.guess_fills, count, item, at, before)) { break; }
+    }
+    leave(state);
+}
+
+}}}}  // namespace residency::RESIDENCY_ABI::routed::detail
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+/// Runs a cache of experts on a GPU. Kernels bring experts from pinned host memory: `blocks` blocks a call, `guess_blocks` a guess.
+template <routed::Policy P = routed::ExpectedUse>
+class CudaServer final : public routed::Server<CudaDevice, P> {
+public:
+    explicit CudaServer(unsigned blocks = 32, unsigned guess_blocks = 16) noexcept
+        : blocks_{std::max(blocks, 1U)}, guess_blocks_{std::max(guess_blocks, 1U)} {}
+
+    /// As Server says.
+    /// @{
+    [[nodiscard]] Status serve(CudaDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
+                               CudaDevice::Stream stream) const override {
+        return on(device, "serve experts", [&] {
+            routed::detail::serve_kernel<P><<<blocks_, routed::detail::threads, 0, stream>>>(tables, call);
+        });
+    }
+    [[nodiscard]] Status guess(CudaDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
+                               CudaDevice::Stream stream) const override {
+        return on(device, "guess experts", [&] {
+            routed::detail::guess_kernel<P><<<1, routed::detail::threads, 0, stream>>>(tables, call);
+            routed::detail::guess_fill_kernel<P><<<guess_blocks_, routed::detail::threads, 0, stream>>>(tables);
+        });
+    }
+    /// @}
+
+private:
+    /// Launches on that device, and leaves the caller's current one as it was.
+    template <class Launch>
+    [[nodiscard]] static Status on(CudaDevice& device, const char* what, const Launch& launch) {
+        int current = 0;
+        cudaError_t code = cudaGetDevice(&current);
+        const bool is_other = code == cudaSuccess && current != device.ordinal();
+        if (is_other) { code = cudaSetDevice(device.ordinal()); }
+        if (code == cudaSuccess) {
+            launch();
+            code = cudaGetLastError();
+        }
+        if (is_other) { static_cast<void>(cudaSetDevice(current)); }
+        if (code == cudaSuccess) { return {}; }
+        return Error{ErrorKind::device, std::string{what} + ": " + cudaGetErrorString(code),
+                     DeviceFailure{code, what, 0}};
+    }
+
+    unsigned blocks_, guess_blocks_;
+};
+
+}}  // namespace residency::RESIDENCY_ABI

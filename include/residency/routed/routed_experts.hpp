@@ -1,0 +1,599 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "residency/budget/budget.hpp"
+#include "residency/core/measure/statistics.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/model/ids.hpp"
+#include "residency/model/number.hpp"
+#include "residency/model/storage.hpp"
+#include "residency/pool/memory_pool.hpp"
+#include "residency/pool/virtual.hpp"
+#include "residency/routed/policies.hpp"
+#include "residency/routed/tables.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
+
+/// Runs the code of a cache of experts on a device. CudaServer (routed/cuda_server.cuh) and SimulatedServer
+/// (simulation/simulated_server.hpp) are its models. Calls come from one thread at a time, do not block, and work in a capture. Errors:
+/// the device's own.
+template <Device D, Policy P>
+class Server {
+public:
+    Server() = default;
+    Server(const Server&) = delete;
+    Server& operator=(const Server&) = delete;
+    virtual ~Server() = default;
+
+    /// Enqueues what makes the chosen experts of a layer readable for what follows on the stream, and writes where they are.
+    [[nodiscard]] virtual Status serve(D& device, const Tables<P>& tables, const Call& call,
+                                       typename D::Stream stream) const = 0;
+    /// Enqueues what brings experts that are likely to be chosen, until the next serve() begins.
+    [[nodiscard]] virtual Status guess(D& device, const Tables<P>& tables, const Call& call,
+                                       typename D::Stream stream) const = 0;
+};
+
+/// A router's choices in device memory: the numbers of experts within their layer, -1 for padding.
+struct Choices {
+    Choices(const std::int32_t* at, std::uint32_t number) noexcept : choices{at}, count{number} {}
+    Choices(const std::int64_t* at, std::uint32_t number) noexcept
+        : choices{at}, count{number}, type{ChoiceType::i64} {}
+
+    const void* choices;
+    std::uint32_t count;
+    ChoiceType type = ChoiceType::i32;
+};
+
+/// Where kernels find the experts that were chosen: by choice, in device memory. Valid for what follows on the stream, until the next
+/// call for the same layer.
+struct Served {
+    const std::byte* const* addresses = nullptr;  ///< null for padding
+    const std::int32_t* slots =
+        nullptr;  ///< an expert is at base + slot × slot_bytes; -1: padding, or it is in host memory
+    const std::byte* base = nullptr;
+    std::uint64_t slot_bytes = 0;
+};
+
+/// What a cache of experts did, and what it holds.
+struct Statistics {
+    Counters total;
+    std::uint32_t slots = 0;       ///< experts that the budget holds
+    std::uint32_t experts = 0;     ///< of the model
+    std::uint64_t held_bytes = 0;  ///< of the device, as the driver counts them
+    /// Fewer slots than three times the choices of every layer: most of what is brought leaves before it is chosen again.
+    bool churns = false;
+};
+
+/// A cache of experts whose router is on the device. One call a layer: what the router chose becomes readable, without the host knowing
+/// it, so that a token is one CUDA graph:
+///
+///     CudaServer<> server;                                    // in a file that nvcc compiles
+///     RoutedExperts<CudaDevice> cache{gpu, catalog, experts, {.budget = Budget::parse("50%"), .server = &server, .choices = 6}};
+///     …
+///     router<<<…, stream>>>(…, choices);                      // int32 or int64, in device memory
+///     auto served = unwrap(cache.try_serve(layer, {choices, 6}, stream));
+///     products<<<…, stream>>>(served.addresses, …);           // or served.slots
+///
+/// Slots are equal, one for an expert of any layer. Experts lie in pinned host memory. Everything else of the model belongs to a Residency
+/// beside it, such as a Planned one whose schedule leaves the experts out; a BudgetBroker gives both one total. One call at a time, of
+/// one thread. The streams of its calls follow each other.
+///
+/// Addresses and captured graphs stay valid as long as it lives, also over try_set_budget(). Where a call has more different experts than
+/// there are slots, kernels read the rest in pinned host memory.
+template <VirtualMemoryDevice D, Policy P = ExpectedUse>
+class RoutedExperts {
+public:
+    using Device = D;
+    using Stream = typename D::Stream;
+
+    struct Options {
+        std::optional<Budget> budget{};         ///< set by whoever runs the model; a percentage is one of the experts
+        std::optional<Budget> stored_budget{};  ///< set by whoever made the model; without either: automatic
+        std::uint64_t reserve_bytes = std::uint64_t{512} << 20;  ///< that an automatic budget leaves to others
+        const Server<D, P>* server = nullptr;                    ///< outlives this object
+        std::uint32_t choices = 0;                               ///< of one call at most: experts per token × tokens
+        typename P::Config evictor{};                            ///< how it decides who leaves
+        typename pool::Virtual<D>::Config pool{};                ///< in which pieces device memory is held
+        bool read_in_place =
+            false;  ///< an expert that is needed later than all that would leave for it is not brought: kernels read it in host memory
+    };
+
+    /// Blocks. `experts`: by layer, each expert's weight; an expert is the whole storage of it. Errors: invalid_argument, with the layer and
+    /// the expert; unsupported: the bytes are not in pinned host memory; budget; the device's own.
+    [[nodiscard]] static Result<RoutedExperts> try_create(D& device, Catalog catalog,
+                                                          const std::vector<std::vector<WeightId>>& experts,
+                                                          Options options);
+#if RESIDENCY_EXCEPTIONS
+    /// As try_create(), but throws Exception.
+    RoutedExperts(D& device, Catalog catalog, const std::vector<std::vector<WeightId>>& experts, Options options)
+        : RoutedExperts{unwrap(try_create(device, std::move(catalog), experts, std::move(options)))} {}
+#endif
+    /// The source is empty afterwards.
+    /// @{
+    RoutedExperts(RoutedExperts&&) noexcept = default;
+    RoutedExperts& operator=(RoutedExperts&&) noexcept = default;
+    /// @}
+    /// Blocks until the device is idle.
+    ~RoutedExperts() = default;
+
+    /// Enqueues what makes the chosen experts readable. Does not block. Errors: invalid_argument: there is no such layer, more choices
+    /// than Options::choices, or an earlier call had a choice that its layer has not; the device's own.
+    [[nodiscard]] Result<Served> try_serve(std::uint32_t layer, const Choices& choices, Stream stream);
+    /// Says which experts of a layer are likely to be chosen next. They are brought beside what follows on the stream, and no longer than
+    /// until the next call of try_serve(). Does not block. After the last one of a capture comes try_join(). Errors: as try_serve().
+    [[nodiscard]] Status try_guess(std::uint32_t layer, const Choices& choices, Stream stream);
+    /// What follows on the stream comes after what guesses bring. A capture needs it at its end.
+    [[nodiscard]] Status try_join(Stream stream);
+    /// Blocks until the device is idle. What was chosen wrongly is said here, too.
+    [[nodiscard]] Result<Statistics> try_statistics();
+
+    /// Blocks until the device is idle. Another budget: with fewer slots, what is in the others leaves. On failure the old one is in force.
+    /// Errors: budget; out_of_memory; the device's own.
+    [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget);
+    /// The budget in force.
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return state_->budget; }
+    /// Experts that the budget holds.
+    [[nodiscard]] std::uint32_t slots() const noexcept { return state_->slots; }
+
+private:
+    struct State;
+    struct End {
+        void operator()(State* state) const noexcept;
+    };
+    explicit RoutedExperts(std::unique_ptr<State, End> state) noexcept : state_{std::move(state)} {}
+    [[nodiscard]] Result<Call> check(std::uint32_t layer, const Choices& choices);
+
+    std::unique_ptr<State, End> state_;
+};
+
+/// At a fixed address, beside the device's memory.
+template <VirtualMemoryDevice D, Policy P>
+struct RoutedExperts<D, P>::State {
+    State(D& of, Options chosen) : device{&of}, options{std::move(chosen)}, pool{options.pool} {}
+
+    D* device;
+    Catalog catalog;
+    Options options;
+    Tables<P> tables;
+    std::uint32_t experts = 0;       // of all layers
+    std::uint64_t expert_bytes = 0;  // of all of them
+    std::vector<std::uint32_t> first_expert;
+    pool::Virtual<D> pool;
+    void* memory = nullptr;  // the tables
+    std::uint64_t memory_bytes = 0;
+    Mistake* mistake = nullptr;  // in pinned host memory
+    const std::byte** addresses = nullptr;
+    std::int32_t* slots_of_choices = nullptr;
+    typename D::Stream side{};  // of guesses
+    typename D::Event fork{}, join{};
+    std::size_t events = 0;  // of the two
+    bool has_side = false;
+    bool is_side_used = false;
+    ResolvedBudget budget;
+    std::uint32_t slots = 0;
+
+    [[nodiscard]] BudgetContext context(BudgetKind kind) const;
+    /// An error of the budget, with what sets the floor.
+    [[nodiscard]] Error in_words(const Error& error) const {
+        return error.in("for the tables and the " + std::to_string((std::min)(options.choices, experts)) +
+                        " experts that one call may choose (Options::choices)");
+    }
+    /// As many slots as a budget holds, at most all.
+    [[nodiscard]] std::uint32_t slots_in(std::uint64_t bytes) const {
+        return static_cast<std::uint32_t>(
+            (std::min)(std::uint64_t{experts}, (bytes - memory_bytes) / tables.slot_bytes));
+    }
+    /// Holds the memory of so many slots.
+    [[nodiscard]] Status hold(std::uint32_t number) {
+        const std::uint64_t chunk = pool.chunk_bytes(*device);
+        const auto chunks = static_cast<std::uint32_t>(pool::round_up(number * tables.slot_bytes, chunk) / chunk);
+        std::vector<std::uint32_t> table(
+            static_cast<std::size_t>(pool::round_up(experts * tables.slot_bytes, chunk) / chunk),
+            pool::Virtual<D>::none);
+        for (std::uint32_t i = 0; i < chunks; ++i) { table[i] = i; }
+        return pool.arrange(chunks, table);
+    }
+    /// Memory of the host that the device sees, for one copy.
+    template <class Use>
+    [[nodiscard]] Status with_pinned(std::uint64_t bytes, const Use& use) {
+        auto pinned = device->allocate_host(bytes);
+        if (!pinned) { return pinned.error(); }
+        Status used = use(static_cast<std::byte*>(*pinned));
+        // A copy that failed may run: its memory stays until it is known that it does not.
+        Status idle = device->synchronize(side);
+        if (!idle && !device->synchronize(side)) { return used ? std::move(idle) : std::move(used); }
+        Status freed = device->deallocate_host(*pinned);
+        if (!freed) { freed = device->deallocate_host(*pinned); }
+        return !used ? std::move(used) : !idle ? std::move(idle) : std::move(freed);
+    }
+    [[nodiscard]] Status copy(void* to, const void* from, std::uint64_t bytes) {
+        const Copy one{to, from, bytes};
+        return device->copy({&one, 1}, side);
+    }
+    /// Blocks. Memory of the device through pinned memory of the host.
+    template <class T>
+    [[nodiscard]] Status exchange(std::span<T> values, T* on_device, bool is_read);
+    [[nodiscard]] Status read_state(routed::State& state) { return exchange(std::span{&state, 1}, tables.state, true); }
+    /// There are so many slots from now on. Precondition: the device is idle; of fewer slots, the others are empty.
+    [[nodiscard]] Status set_slots(std::uint32_t number) {
+        return exchange(std::span{&number, 1}, &tables.state->slots, false);
+    }
+    /// What is in the slots from `first` on leaves, and there are so many slots. Precondition: the device is idle.
+    [[nodiscard]] Status empty_slots(std::uint32_t first);
+    /// What was chosen wrongly, once.
+    [[nodiscard]] Status take_mistake() {
+        if (static_cast<volatile const Mistake*>(mistake)->is_whole == 0) { return {}; }
+        const Mistake made = *mistake;
+        *mistake = {};
+        return Error{ErrorKind::invalid_argument,
+                     "layer " + std::to_string(made.layer) + ": choice " + std::to_string(made.place) +
+                         " of an earlier call was expert " + std::to_string(made.choice) + ", and the layer has " +
+                         std::to_string(first_expert[made.layer + 1] - first_expert[made.layer]) +
+                         " experts: what read it read expert 0 instead; choices are numbers within their layer, and "
+                         "negative ones are padding"};
+    }
+    [[nodiscard]] Status open(std::span<const Source> sources);
+    /// Lays the tables out, from `at` on. The number of bytes.
+    [[nodiscard]] std::uint64_t lay_out(std::byte* at);
+    void close() noexcept;
+};
+
+template <VirtualMemoryDevice D, Policy P>
+template <class T>
+Status RoutedExperts<D, P>::State::exchange(std::span<T> values, T* on_device, bool is_read) {
+    return with_pinned(values.size_bytes(), [&](std::byte* pinned) -> Status {
+        if (!is_read) {
+            std::memcpy(pinned, values.data(), values.size_bytes());
+            return copy(on_device, pinned, values.size_bytes());
+        }
+        if (Status copied = copy(pinned, on_device, values.size_bytes()); !copied) { return copied; }
+        if (Status idle = device->synchronize(side); !idle) { return idle; }
+        std::memcpy(static_cast<void*>(values.data()), pinned, values.size_bytes());
+        return {};
+    });
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::State::empty_slots(std::uint32_t first) {
+    std::vector<Slot> there(slots - first);
+    std::vector<std::uint32_t> slot_of(experts);
+    if (Status read = exchange(std::span{there}, tables.slot + first, true); !read) { return read; }
+    if (Status read = exchange(std::span{slot_of}, tables.slot_of, true); !read) { return read; }
+    for (Slot& slot : there) {
+        if (slot.expert != none) { slot_of[slot.expert] = none; }
+        slot = {};
+    }
+    routed::State now;
+    if (Status read = read_state(now); !read) { return read; }
+    now.slots = first;
+    now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
+    if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written; }
+    if (Status written = exchange(std::span{there}, tables.slot + first, false); !written) { return written; }
+    return exchange(std::span{&now, 1}, tables.state, false);
+}
+
+template <VirtualMemoryDevice D, Policy P>
+void RoutedExperts<D, P>::End::operator()(State* state) const noexcept {
+    state->close();
+    delete state;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+BudgetContext RoutedExperts<D, P>::State::context(BudgetKind kind) const {
+    BudgetContext context;
+    const std::uint64_t chunk = pool.chunk_bytes(*device);
+    context.streamed_bytes = expert_bytes;
+    context.everything_bytes = memory_bytes + pool::round_up(experts * tables.slot_bytes, chunk);
+    const std::uint32_t least = (std::min)(options.choices, experts);
+    context.floor_bytes = memory_bytes + pool::round_up(least * tables.slot_bytes, chunk);
+    context.reserve_bytes = options.reserve_bytes;
+    if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
+        if (const auto memory_now = device->memory()) { context.free_device_bytes = memory_now->free_bytes; }
+    }
+    return context;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+auto RoutedExperts<D, P>::try_create(D& device, Catalog catalog, const std::vector<std::vector<WeightId>>& experts,
+                                     Options options) -> Result<RoutedExperts> {
+    const auto refused = [](std::string message) { return Error{ErrorKind::invalid_argument, std::move(message)}; };
+    if (options.server == nullptr) {
+        return refused(
+            "RoutedExperts needs Options::server: a CudaServer (residency/routed/cuda_server.cuh), made in a "
+            "file that nvcc compiles");
+    }
+    if (options.choices == 0 || options.choices > most_choices) {
+        return refused("Options::choices is " + std::to_string(options.choices) +
+                       ": give the experts per token times the tokens of one call, 1 to " +
+                       std::to_string(most_choices));
+    }
+    if (experts.empty()) { return refused("RoutedExperts needs the experts of at least one layer"); }
+    std::unique_ptr<State, End> state{new State{device, std::move(options)}};
+    std::vector<bool> is_taken(catalog.storages().size());
+    state->first_expert.push_back(0);
+    std::vector<Source> sources;
+    for (std::size_t layer = 0; layer < experts.size(); ++layer) {
+        const auto where = [&](std::size_t expert) {
+            return "layer " + std::to_string(layer) + ", expert " + std::to_string(expert);
+        };
+        if (experts[layer].empty() || experts[layer].size() > most_experts) {
+            return refused("layer " + std::to_string(layer) + " has " + std::to_string(experts[layer].size()) +
+                           " experts: give 1 to " + std::to_string(most_experts));
+        }
+        for (std::size_t i = 0; i < experts[layer].size(); ++i) {
+            const WeightId id = experts[layer][i];
+            if (index(id) >= catalog.weights().size()) {
+                return refused(where(i) + ": the catalog has no weight " + std::to_string(index(id)));
+            }
+            const StorageId storage_id = catalog.storage_of(id);
+            const Storage& storage = catalog.storage(storage_id);
+            if (is_taken[index(storage_id)]) {
+                return refused(
+                    where(i) + ": " + catalog.describe(storage_id) +
+                    " is another expert, too: what is chosen alone is a storage of its own (CatalogBuilder::split)");
+            }
+            is_taken[index(storage_id)] = true;
+            if (storage.is_mutable || storage.bytes == 0) {
+                return refused(
+                    where(i) + ": " + catalog.describe(storage_id) +
+                    (storage.bytes == 0 ? " has no bytes" : " is written by kernels, and what leaves would be lost"));
+            }
+            const auto* source = std::get_if<HostSource>(&storage.source);
+            Result<const void*> view =
+                source != nullptr && source->host->kind() == HostMemory::pinned
+                    ? device.device_view(catalog.host_bytes(storage_id))
+                    : Result<const void*>{Error{ErrorKind::unsupported, "it is not in pinned host memory"}};
+            if (!view) {
+                return Error{ErrorKind::unsupported,
+                             where(i) + ": kernels cannot read " + catalog.describe(storage_id) + " from the host: " +
+                                 view.error().message() + "; load it by host::load, which pins it"};
+            }
+            if (reinterpret_cast<std::uintptr_t>(*view) % 16 != 0) {
+                return refused(where(i) + ": " + catalog.describe(storage_id) +
+                               " does not begin at a multiple of 16 bytes in host memory: kernels bring 16 at once");
+            }
+            sources.push_back({static_cast<const std::byte*>(*view), storage.bytes});
+        }
+        state->first_expert.push_back(static_cast<std::uint32_t>(sources.size()));
+    }
+    state->catalog = std::move(catalog);
+    if (Status opened = state->open(sources); !opened) { return opened.error(); }
+    return RoutedExperts{std::move(state)};
+}
+
+template <VirtualMemoryDevice D, Policy P>
+std::uint64_t RoutedExperts<D, P>::State::lay_out(std::byte* at) {
+    std::uint64_t end = 0;
+    const auto take = [&]<class T>(T*& pointer, std::uint64_t count) {
+        end = pool::round_up(end, 256);
+        pointer = reinterpret_cast<T*>(at + end);
+        end += count * sizeof(std::remove_const_t<T>);
+    };
+    take(tables.first_expert, std::uint64_t{tables.layers} + 1);
+    take(tables.sources, experts);
+    take(tables.numbers, 1);
+    take(tables.slot_of, experts);
+    take(tables.slot, experts);
+    take(tables.rounds, tables.layers);
+    take(tables.of_expert, experts);
+    take(tables.of_slot, experts);
+    take(tables.fills, (std::min)(options.choices, most_experts));
+    take(tables.guess_fills, (std::min)(options.choices, most_experts));
+    take(tables.state, 1);
+    take(addresses, std::uint64_t{tables.layers} * options.choices);
+    take(slots_of_choices, std::uint64_t{tables.layers} * options.choices);
+    return end;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
+    auto numbers = P::numbers(options.evictor);
+    if (!numbers) { return numbers.error(); }
+    experts = static_cast<std::uint32_t>(sources.size());
+    tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
+    tables.reads_in_place = options.read_in_place;
+    for (const Source& source : sources) {
+        expert_bytes += source.bytes;
+        tables.slot_bytes = (std::max)(tables.slot_bytes, pool::round_up(source.bytes, 256));
+    }
+    const std::uint64_t table_bytes = lay_out(nullptr);
+    memory_bytes = pool::round_up(table_bytes, device->allocation_granularity());
+    const BudgetSources stated{options.budget, options.stored_budget, Budget::automatic()};
+    auto resolved = stated.try_resolve(context(stated.winner().first.kind()));
+    if (!resolved) { return in_words(resolved.error()); }
+    budget = std::move(*resolved);
+
+    auto stream = device->create_stream();
+    if (!stream) { return stream.error(); }
+    side = *stream;
+    has_side = true;
+    for (auto* event : {&fork, &join}) {
+        auto created = device->create_event(Timing::off);
+        if (!created) { return created.error(); }
+        *event = *created;
+        ++events;
+    }
+    auto pinned = device->allocate_host(sizeof(Mistake));
+    if (!pinned) { return pinned.error(); }
+    mistake = new (*pinned) Mistake{};
+    auto seen = device->device_view(mistake);
+    if (!seen) { return seen.error(); }
+    auto held = device->allocate(table_bytes);
+    if (!held) { return held.error().in("for the tables of the experts"); }
+    memory = *held;
+    if (Status opened = pool.open(*device, experts * tables.slot_bytes); !opened) { return opened; }
+    slots = slots_in(budget.bytes);
+    if (Status taken = hold(slots); !taken) { return taken.error().in("for " + std::to_string(slots) + " experts"); }
+
+    // The tables as they begin: written in pinned memory in the same layout, and copied.
+    Status written = with_pinned(table_bytes, [&](std::byte* begin) {
+        std::memset(begin, 0, static_cast<std::size_t>(table_bytes));
+        static_cast<void>(lay_out(begin));
+        std::memcpy(const_cast<std::uint32_t*>(tables.first_expert), first_expert.data(),
+                    first_expert.size() * sizeof(std::uint32_t));
+        std::memcpy(const_cast<Source*>(tables.sources), sources.data(), sources.size_bytes());
+        std::memcpy(const_cast<typename P::Numbers*>(tables.numbers), &*numbers, sizeof *numbers);
+        std::fill_n(tables.slot_of, experts, none);
+        std::uninitialized_value_construct_n(tables.slot, experts);
+        std::uninitialized_value_construct_n(tables.of_expert, experts);
+        std::uninitialized_value_construct_n(tables.of_slot, experts);
+        new (tables.state) routed::State{};
+        tables.state->slots = slots;
+        return copy(memory, begin, table_bytes);
+    });
+    static_cast<void>(lay_out(static_cast<std::byte*>(memory)));
+    tables.pool = pool.base();
+    tables.mistake = static_cast<Mistake*>(const_cast<void*>(*seen));
+    return written;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+void RoutedExperts<D, P>::State::close() noexcept {
+    const auto twice = [](const auto& call) { return call().has_value() || call().has_value(); };
+    if (!twice([&] { return device->synchronize(); })) {  // the device is lost: leak rather than touch
+        pool.abandon();
+        return;
+    }
+    pool.close();
+    if (memory != nullptr) {
+        twice([&] { return device->deallocate(memory); });
+    }
+    if (mistake != nullptr) {
+        twice([&] { return device->deallocate_host(mistake); });
+    }
+    for (std::size_t i = 0; i < events; ++i) {
+        twice([&] { return device->destroy_event(i == 0 ? fork : join); });
+    }
+    if (has_side) {
+        twice([&] { return device->destroy_stream(side); });
+    }
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Result<Call> RoutedExperts<D, P>::check(std::uint32_t layer, const Choices& choices) {
+    State& state = *state_;
+    if (Status fine = state.take_mistake(); !fine) { return fine.error(); }
+    if (layer >= state.tables.layers) {
+        return Error{ErrorKind::invalid_argument, "there is no layer " + std::to_string(layer) +
+                                                      " of experts: there are " + std::to_string(state.tables.layers) +
+                                                      ", numbered from 0"};
+    }
+    if (choices.count > state.options.choices || choices.count == 0 || choices.choices == nullptr) {
+        return Error{ErrorKind::invalid_argument,
+                     "layer " + std::to_string(layer) + ": " + std::to_string(choices.count) + " choices" +
+                         (choices.choices == nullptr ? " at a null address" : "") + ": give 1 to " +
+                         std::to_string(state.options.choices) + " of them, as Options::choices says"};
+    }
+    const std::uint64_t first = std::uint64_t{layer} * state.options.choices;
+    return Call{layer,           choices.count,           choices.type,
+                choices.choices, state.addresses + first, state.slots_of_choices + first};
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices& choices, Stream stream) {
+    State& state = *state_;
+    auto call = check(layer, choices);
+    if (!call) { return call.error(); }
+    if (Status done = state.options.server->serve(*state.device, state.tables, *call, stream); !done) {
+        return done.error();
+    }
+    return Served{call->addresses, call->slots, state.tables.pool, state.tables.slot_bytes};
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::try_guess(std::uint32_t layer, const Choices& choices, Stream stream) {
+    State& state = *state_;
+    auto call = check(layer, choices);
+    if (!call) { return call.error(); }
+    if (Status recorded = state.device->record(state.fork, stream); !recorded) { return recorded; }
+    if (Status waited = state.device->wait(state.side, state.fork); !waited) { return waited; }
+    state.is_side_used = true;
+    return state.options.server->guess(*state.device, state.tables, *call, state.side);
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::try_join(Stream stream) {
+    State& state = *state_;
+    if (!state.is_side_used) { return {}; }
+    if (Status recorded = state.device->record(state.join, state.side); !recorded) { return recorded; }
+    Status waited = state.device->wait(stream, state.join);
+    if (waited) { state.is_side_used = false; }
+    return waited;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
+    State& state = *state_;
+    if (Status idle = state.device->synchronize(); !idle) { return idle.error(); }
+    if (Status fine = state.take_mistake(); !fine) { return fine.error(); }
+    routed::State now;
+    auto read = state.read_state(now);
+    if (!read) { return read.error(); }
+    Statistics statistics;
+    statistics.total = now.counters;
+    statistics.slots = state.slots;
+    statistics.experts = state.experts;
+    statistics.held_bytes = state.memory_bytes + state.pool.held_bytes();
+    statistics.churns =
+        state.slots < state.experts && state.slots < 3 * std::uint64_t{state.options.choices} * state.tables.layers;
+    return statistics;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
+    State& state = *state_;
+    D& device = *state.device;
+    if (Status idle = device.synchronize(); !idle) { return idle.error(); }
+    const std::uint64_t held = state.memory_bytes + state.pool.held_bytes();
+    BudgetContext context = state.context(wanted.kind());
+    if (context.free_device_bytes) { *context.free_device_bytes += held; }
+    auto resolved = wanted.try_resolve(context);
+    if (!resolved) { return state.in_words(resolved.error()); }
+    const std::uint32_t before = state.slots, after = state.slots_in(resolved->bytes);
+    if (after < before) {  // first no kernel finds what goes
+        if (Status left = state.empty_slots(after); !left) { return left.error(); }
+        state.slots = after;
+    }
+    if (Status changed = state.hold(after); !changed) {
+        static_cast<void>(state.hold(state.slots).has_value());
+        return changed.error().in("for " + std::to_string(after) + " experts");
+    }
+    if (after > before) {
+        if (Status told = state.set_slots(after); !told) { return told.error(); }
+        state.slots = after;
+    }
+    BudgetChange change;
+    change.budget_before_bytes = state.budget.bytes;
+    change.budget_bytes = resolved->bytes;
+    change.held_before_bytes = held;
+    change.held_bytes = state.memory_bytes + state.pool.held_bytes();
+    if (after < before) { change.evicted_bytes = (before - after) * state.tables.slot_bytes; }
+    change.returned_at = device.host_time();
+    change.complete_at = change.returned_at;
+    state.budget = std::move(*resolved);
+    return change;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::routed
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+using routed::RoutedExperts;
+
+}}  // namespace residency::RESIDENCY_ABI

@@ -1,0 +1,124 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "residency/config.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
+
+/// No slot, no expert.
+inline constexpr std::uint32_t none = UINT32_MAX;
+/// Experts of one layer, at most.
+inline constexpr std::uint32_t most_experts = 1024;
+/// Choices of one call, at most: 64 tokens with 16 experts each.
+inline constexpr std::uint32_t most_choices = 1024;
+/// An expert is filled in pieces of so many bytes.
+inline constexpr std::uint32_t piece_bytes = 1U << 16U;
+
+/// Where an expert comes from.
+struct Source {
+    const std::byte* host = nullptr;  ///< pinned, as the device sees it
+    std::uint64_t bytes = 0;          ///< a multiple of 16
+};
+
+/// What lies in a slot.
+struct Slot {
+    std::uint32_t expert = none;  ///< its number over all layers; none: free
+    std::uint32_t layer = 0;      ///< of the expert
+    std::uint32_t pieces = 0;     ///< that have come, from the front
+    std::uint32_t guessed = 0;    ///< 1: it came by a guess, and was not read since
+    std::uint64_t call = 0;       ///< that served it last: it may not leave until the next one
+};
+
+/// An expert that is to be brought, from a piece on.
+struct Fill {
+    std::uint32_t expert = 0;
+    std::uint32_t slot = 0;
+    std::uint32_t first_piece = 0;
+    std::uint32_t pieces = 0;  ///< of the whole expert
+};
+
+/// How often what happened, since the cache was made.
+struct Counters {
+    std::uint64_t hits = 0;            ///< chosen experts that were there
+    std::uint64_t guess_hits = 0;      ///< of them, those that a guess had brought
+    std::uint64_t misses = 0;          ///< chosen experts that were not, or not whole
+    std::uint64_t in_place = 0;        ///< of them, those that kernels read in host memory
+    std::uint64_t guesses = 0;         ///< guessed experts that were not there, and got a slot
+    std::uint64_t demand_bytes = 0;    ///< brought for choices
+    std::uint64_t guess_bytes = 0;     ///< brought for guesses
+    std::uint64_t in_place_bytes = 0;  ///< of the experts that kernels read in host memory
+    std::uint64_t calls = 0;           ///< layers served
+};
+
+/// What the device found wrong, for the host to say. The first one stays.
+struct Mistake {
+    std::uint32_t is_set = 0;
+    std::uint32_t is_whole = 0;  ///< the other fields are written
+    std::uint32_t layer = 0;
+    std::int64_t choice = 0;
+    std::uint32_t place = 0;  ///< of the choice among those of its call
+};
+
+/// What changes, beside the tables.
+struct State {
+    std::uint64_t call = 0;         ///< calls of serve() so far
+    std::uint32_t slots = 0;        ///< that there are
+    std::uint32_t layer = none;     ///< that was served last
+    std::uint32_t fills = 0;        ///< of the call that runs
+    std::uint32_t is_listed = 0;    ///< its fills are listed
+    std::uint32_t done = 0;         ///< of its blocks, those that are done
+    std::uint32_t gate = 0;         ///< guesses that run; with gate_closed: none may begin
+    std::uint32_t guess_fills = 0;  ///< of the last guess
+    std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
+    Counters counters;
+};
+inline constexpr std::uint32_t gate_closed = 1U << 31U;
+
+/// The cache as kernels see it: every pointer is the device's. Passed by value.
+template <class Policy>
+struct Tables {
+    std::uint32_t layers = 0;
+    std::uint64_t slot_bytes = 0;
+    std::byte* pool = nullptr;                       ///< the first slot
+    const std::uint32_t* first_expert = nullptr;     ///< by layer: the number of its first expert; layers + 1
+    const Source* sources = nullptr;                 ///< by expert
+    std::uint32_t* slot_of = nullptr;                ///< by expert; none: it has no slot
+    Slot* slot = nullptr;                            ///< by slot
+    std::uint32_t* rounds = nullptr;                 ///< by layer: how often it was served
+    typename Policy::OfExpert* of_expert = nullptr;  ///< by expert
+    typename Policy::OfSlot* of_slot = nullptr;      ///< by slot
+    const typename Policy::Numbers* numbers = nullptr;
+    Fill* fills = nullptr;        ///< of the call that runs
+    Fill* guess_fills = nullptr;  ///< of the last guess
+    State* state = nullptr;
+    Mistake* mistake = nullptr;   ///< in pinned host memory
+    bool reads_in_place = false;  ///< an expert that will not stay is not brought
+};
+
+/// The type of a router's choices in device memory.
+enum class ChoiceType : std::uint32_t { i32, i64 };
+
+/// What one call works on. Negative choices are padding.
+struct Call {
+    std::uint32_t layer = 0;
+    std::uint32_t count = 0;  ///< choices
+    ChoiceType type = ChoiceType::i32;
+    const void* choices = nullptr;
+    const std::byte** addresses = nullptr;  ///< out, by choice: where kernels read the expert; null for padding
+    std::int32_t* slots = nullptr;          ///< out, by choice: its slot; -1: padding, or it is read in host memory
+};
+
+[[nodiscard]] RESIDENCY_HOST_DEVICE std::int64_t choice_of(const Call& call, std::uint32_t i) {
+    return call.type == ChoiceType::i32 ? static_cast<const std::int32_t*>(call.choices)[i]
+                                        : static_cast<const std::int64_t*>(call.choices)[i];
+}
+
+[[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t pieces_of(std::uint64_t bytes) {
+    return static_cast<std::uint32_t>((bytes + piece_bytes - 1) / piece_bytes);
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::routed

@@ -1,0 +1,173 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// The policies of kernels against those of the host.
+#include "residency/routed/policies.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <random>
+#include <vector>
+
+#include "residency/evict/expected_use.hpp"
+#include "residency/evict/queues.hpp"
+#include "residency/evict/ranked.hpp"
+#include "residency/routed/serve.hpp"
+#include "tests/routed/support.hpp"
+
+namespace policies_test {
+
+using namespace routed_test;
+namespace r = residency::routed;
+
+namespace {
+
+// A power of two: where two experts are equal, evict::ExpectedUse then takes the first one, as kernels do.
+constexpr std::uint32_t layers = 5, per_layer = 32, all = layers * per_layer;
+
+/// The tables of a cache, in memory of the host, and the code of the kernels on them.
+template <class P>
+struct Tables {
+    explicit Tables(std::uint32_t slots) {
+        state.slots = slots;
+        for (std::uint32_t layer = 0; layer <= layers; ++layer) { first.push_back(layer * per_layer); }
+        t.layers = layers;
+        t.slot_bytes = 1 << 20;
+        t.first_expert = first.data();
+        t.sources = sources.data();
+        t.slot_of = slot_of.data();
+        t.slot = slot.data();
+        t.rounds = rounds.data();
+        t.of_expert = of_expert.data();
+        t.of_slot = of_slot.data();
+        t.numbers = &numbers;
+        t.fills = fills.data();
+        t.guess_fills = guess_fills.data();
+        t.state = &state;
+        t.mistake = &mistake;
+    }
+    void serve(std::uint32_t layer, const std::vector<std::int32_t>& chosen) {
+        const r::Call call{layer,
+                           static_cast<std::uint32_t>(chosen.size()),
+                           r::ChoiceType::i32,
+                           chosen.data(),
+                           addresses.data(),
+                           slots_out.data()};
+        r::Decision<P, r::OneThread>{one, scratch, t, call, false}.make();
+    }
+    [[nodiscard]] bool has(std::uint32_t expert) const { return slot_of[expert] != r::none; }
+
+    r::Tables<P> t;
+    r::OneThread one;
+    r::Scratch scratch{};
+    r::State state;
+    r::Mistake mistake;
+    typename P::Numbers numbers = must(P::numbers({}));
+    std::vector<std::uint32_t> first;
+    std::vector<r::Source> sources = std::vector<r::Source>(all, {nullptr, 1 << 20});
+    std::vector<std::uint32_t> slot_of = std::vector<std::uint32_t>(all, r::none);
+    std::vector<r::Slot> slot = std::vector<r::Slot>(all);
+    std::vector<std::uint32_t> rounds = std::vector<std::uint32_t>(layers);
+    std::vector<typename P::OfExpert> of_expert = std::vector<typename P::OfExpert>(all);
+    std::vector<typename P::OfSlot> of_slot = std::vector<typename P::OfSlot>(all);
+    std::vector<r::Fill> fills = std::vector<r::Fill>(64), guess_fills = std::vector<r::Fill>(64);
+    std::vector<const std::byte*> addresses = std::vector<const std::byte*>(64);
+    std::vector<std::int32_t> slots_out = std::vector<std::int32_t>(64);
+};
+
+/// A cache that a policy of the host decides about, as plainly as it can be written.
+template <class Policy>
+class Reference {
+public:
+    Reference(Policy policy, std::uint32_t slots) : policy_{std::move(policy)}, slots_{slots} {
+        evict::Context context;
+        context.bytes = bytes_;
+        context.capacity_bytes = slots;
+        must(policy_.attach(context));
+    }
+    void serve(std::uint32_t layer, const std::vector<std::int32_t>& chosen) {
+        ++now_;
+        std::vector<bool> is_chosen(all);
+        std::vector<StorageId> misses;
+        for (const std::int32_t each : chosen) {
+            const StorageId id{layer * per_layer + static_cast<std::uint32_t>(each)};
+            is_chosen[index(id)] = true;
+            if (is_there_[index(id)]) {
+                policy_.used(id, now_);
+            } else {
+                misses.push_back(id);
+            }
+        }
+        if (misses.size() == chosen.size()) {  // the round begins here, too
+            policy_.inserted(misses.front(), now_);
+            policy_.used(misses.front(), now_);
+            policy_.removed(misses.front());
+        }
+        for (const StorageId id : misses) {
+            if (there_ == slots_) {
+                const auto leaves =
+                    policy_.victim(now_, [&](StorageId candidate) { return !is_chosen[index(candidate)]; });
+                REQUIRE(leaves);
+                policy_.removed(*leaves);
+                is_there_[index(*leaves)] = false;
+                --there_;
+            }
+            policy_.inserted(id, now_);
+            policy_.used(id, now_);
+            is_there_[index(id)] = true;
+            ++there_;
+        }
+    }
+    [[nodiscard]] bool has(std::uint32_t expert) const { return is_there_[expert]; }
+
+private:
+    Policy policy_;
+    std::uint32_t slots_, there_ = 0;
+    StepIndex now_ = 0;
+    std::vector<std::uint64_t> bytes_ = std::vector<std::uint64_t>(all, 1);
+    std::vector<bool> is_there_ = std::vector<bool>(all);
+};
+
+template <class P, class Policy>
+void compare(const Policy& policy) {
+    for (const std::uint32_t slots : {4U, 11U, 40U, 90U, 119U}) {
+        for (std::uint32_t seed = 1; seed <= 4; ++seed) {
+            CAPTURE(slots);
+            CAPTURE(seed);
+            Tables<P> kernels{slots};
+            Reference<Policy> host{policy, slots};
+            std::mt19937 random{seed};
+            std::uint64_t differences = 0;
+            for (int token = 0; token < 400; ++token) {
+                for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                    if (random() % 40 == 0) { continue; }  // a layer without experts this time
+                    const auto chosen = choose_some(random, per_layer, 1 + static_cast<std::uint32_t>(random() % 4));
+                    kernels.serve(layer, chosen);
+                    host.serve(layer, chosen);
+                    for (std::uint32_t expert = 0; expert < all; ++expert) {
+                        differences += kernels.has(expert) != host.has(expert) ? 1U : 0U;
+                    }
+                    REQUIRE(differences == 0);
+                }
+            }
+            CHECK(kernels.state.counters.misses > 0);
+        }
+    }
+}
+
+}  // namespace
+
+TEST_CASE("routed: the policies of kernels decide as those of the host do") {
+    SUBCASE("least recently used") { compare<r::Lru>(evict::Lru{}); }
+    SUBCASE("least frequently used") { compare<r::Lfu>(evict::Lfu{}); }
+    SUBCASE("expected use") {
+        std::vector<std::uint32_t> layer_of(all);
+        for (std::uint32_t i = 0; i < all; ++i) { layer_of[i] = i / per_layer; }
+        compare<r::ExpectedUse>(evict::ExpectedUse{{.layers = layer_of}});
+    }
+}
+
+}  // namespace policies_test

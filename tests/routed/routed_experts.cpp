@@ -1,0 +1,369 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/routed/routed_experts.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "residency/broker/broker.hpp"
+#include "tests/routed/support.hpp"
+
+namespace routed_experts_test {
+
+using namespace routed_test;
+using residency::routed::ExpectedUse;
+using residency::routed::Lfu;
+using residency::routed::Lru;
+
+template <class P>
+using Cache = RoutedExperts<Gpu, P>;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+template <class P = ExpectedUse>
+typename Cache<P>::Options options(const SimulatedServer<P>& server, const char* budget, std::uint32_t choices) {
+    typename Cache<P>::Options result;
+    result.budget = Budget::parse(budget);
+    result.server = &server;
+    result.choices = choices;
+    result.pool.chunk_bytes = 4096;
+    return result;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("routed: what is chosen is read right, at every budget", P, ExpectedUse, Lru, Lfu) {
+    for (const char* const budget : {"0", "25%", "60%", "100%"}) {
+        for (const bool in_place : {false, true}) {
+            CAPTURE(budget);
+            CAPTURE(in_place);
+            Fixture f{{12, 7, 16}};
+            const SimulatedServer<P> server;
+            auto chosen_options = options(server, budget, 4);
+            chosen_options.read_in_place = in_place;
+            Cache<P> cache{f.gpu(), f.catalog, f.experts, chosen_options};
+            CHECK(cache.budget().bytes <= 64U << 20U);
+            std::mt19937 random{3};
+            std::uint64_t chosen_in_all = 0;
+            for (int token = 0; token < 60; ++token) {
+                for (std::uint32_t layer = 0; layer < 3; ++layer) {
+                    const auto chosen = choose_some(random, static_cast<std::uint32_t>(f.experts[layer].size()), 4);
+                    f.choose(chosen);
+                    const auto served = must(cache.try_serve(layer, {f.choices, 4}, f.stream));
+                    f.read(layer, served, chosen);
+                    chosen_in_all += 4;
+                }
+            }
+            const auto statistics = must(cache.try_statistics());
+            CHECK(f.wrong == 0);
+            CHECK(f.reads == 180);
+            CHECK(statistics.total.calls == 180);
+            CHECK(statistics.total.hits + statistics.total.misses == chosen_in_all);
+            CHECK(statistics.total.demand_bytes == (statistics.total.misses - statistics.total.in_place) * f.bytes);
+            CHECK(statistics.total.in_place == f.in_place);
+            CHECK(statistics.held_bytes <= cache.budget().bytes);
+            CHECK(statistics.churns == (cache.slots() < 35 && cache.slots() < 36));
+            if (!in_place) { CHECK(f.in_place == 0); }
+            if (cache.slots() == 35) { CHECK(statistics.total.misses <= 35); }
+        }
+    }
+}
+
+TEST_CASE("routed: a token is one graph, which stays valid over changes of the budget") {
+    Fixture f{{8, 8}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "50%", 6)};
+    std::array<std::vector<std::int32_t>, 2> chosen;
+    must(f.gpu().begin_capture(f.stream));
+    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+        const auto served = must(cache.try_serve(layer, {f.choices + layer * 3, 3}, f.stream));
+        Gpu::Kernel kernel;
+        kernel.body = [&f, layer, served, &wanted = chosen[layer]] {
+            for (std::size_t i = 0; i < wanted.size(); ++i) {
+                const auto* right = f.bytes_of(layer, static_cast<std::uint32_t>(wanted[i]));
+                f.wrong += std::memcmp(served.addresses[i], right, static_cast<std::size_t>(f.bytes)) != 0 ? 1U : 0U;
+            }
+            ++f.reads;
+        };
+        must(f.gpu().launch(f.stream, std::move(kernel)));
+    }
+    const auto graph = must(f.gpu().end_capture(f.stream));
+    std::mt19937 random{5};
+    const auto run = [&](int tokens) {
+        for (int token = 0; token < tokens; ++token) {
+            must(f.gpu().synchronize(f.stream));
+            chosen = {choose_some(random, 8, 3), choose_some(random, 8, 3)};
+            std::vector<std::int32_t> both{chosen[0]};
+            both.insert(both.end(), chosen[1].begin(), chosen[1].end());
+            f.choose(both);
+            must(f.gpu().launch(graph, f.stream));
+        }
+    };
+    run(30);
+    for (const char* const budget : {"100%", "0", "70%", "40%"}) {
+        const BudgetChange change = must(cache.try_set_budget(Budget::parse(budget)));
+        CHECK(change.held_bytes <= change.budget_bytes);
+        CHECK(change.budget_bytes == cache.budget().bytes);
+        run(30);
+        CHECK(must(cache.try_statistics()).held_bytes <= cache.budget().bytes);
+    }
+    CHECK(f.wrong == 0);
+    CHECK(f.reads == 300);
+    must(f.gpu().destroy_graph(graph));
+}
+
+TEST_CASE(
+    "routed: batches: repeated choices are one expert, padding is left out, what has no slot is read from the host") {
+    Fixture f{{16}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "100%", 64)};
+    must(cache.try_set_budget(Budget::bytes(cache.budget().floor_bytes)));
+    std::mt19937 random{9};
+    for (int round = 0; round < 20; ++round) {
+        std::vector<std::int32_t> chosen(64);
+        for (auto& each : chosen) { each = random() % 9 == 0 ? -1 : static_cast<std::int32_t>(random() % 16); }
+        f.choose(chosen);
+        f.read(0, must(cache.try_serve(0, {f.choices, 64}, f.stream)), chosen);
+    }
+    const auto all = must(cache.try_statistics());
+    CHECK(f.wrong == 0);
+    CHECK(all.total.hits + all.total.misses <= 20 * 16);
+    CHECK(all.total.misses == 16);
+
+    Fixture few{{16}};
+    auto small = options(server, "0", 4);
+    Cache<ExpectedUse> tight{few.gpu(), few.catalog, few.experts, small};
+    REQUIRE(tight.slots() == 4);
+    const std::vector<std::int32_t> four{3, 9, 1, 12};
+    few.choose(four);
+    few.read(0, must(tight.try_serve(0, {few.choices, 4}, few.stream)), four);
+    must(few.gpu().synchronize());
+    CHECK(few.wrong == 0);
+    CHECK(few.in_place == 0);
+}
+
+TEST_CASE("routed: 64-bit choices") {
+    Fixture f{{8}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "100%", 2)};
+    const std::array<std::int64_t, 2> chosen{5, 2};
+    std::memcpy(f.staged, chosen.data(), sizeof chosen);
+    const Copy copy{f.choices, f.staged, sizeof chosen};
+    must(f.gpu().copy({&copy, 1}, f.stream));
+    const std::vector<std::int32_t> same{5, 2};
+    f.read(0, must(cache.try_serve(0, {reinterpret_cast<const std::int64_t*>(f.choices), 2}, f.stream)), same);
+    must(f.gpu().synchronize());
+    CHECK(f.reads == 1);
+    CHECK(f.wrong == 0);
+}
+
+TEST_CASE("routed: a wrong choice is told by the next call, once, and nothing outside is read") {
+    Fixture f{{8, 5}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "50%", 3)};
+    f.choose(std::vector<std::int32_t>{1, 5, 2});
+    const auto served = must(cache.try_serve(1, {f.choices, 3}, f.stream));
+    f.read(1, served, std::vector<std::int32_t>{1, 0, 2});
+    must(f.gpu().synchronize());
+    CHECK(f.wrong == 0);
+    const auto refused = cache.try_serve(0, {f.choices, 3}, f.stream);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::invalid_argument);
+    CHECK(contains(refused.error().message(),
+                   "layer 1: choice 1 of an earlier call was expert 5, and the layer has 5 experts"));
+    f.choose(std::vector<std::int32_t>{1, 4, 2});
+    f.read(1, must(cache.try_serve(1, {f.choices, 3}, f.stream)), std::vector<std::int32_t>{1, 4, 2});
+    CHECK(cache.try_statistics());
+    CHECK(f.wrong == 0);
+}
+
+TEST_CASE("routed: what cannot work is refused with what to do") {
+    Fixture f{{8, 5}};
+    const SimulatedServer<> server;
+    const auto refusal = [&](const auto& change) {
+        auto tried = options(server, "50%", 3);
+        auto experts = f.experts;
+        change(tried, experts);
+        auto made = Cache<ExpectedUse>::try_create(f.gpu(), f.catalog, experts, tried);
+        return made ? std::string{} : made.error().message();
+    };
+    CHECK(contains(refusal([](auto& o, auto&) { o.server = nullptr; }), "needs Options::server"));
+    CHECK(contains(refusal([](auto& o, auto&) { o.choices = 0; }), "give the experts per token times the tokens"));
+    CHECK(contains(refusal([](auto& o, auto&) { o.choices = 1025; }), "1 to 1024"));
+    CHECK(contains(refusal([](auto&, auto& e) { e.clear(); }), "at least one layer"));
+    CHECK(contains(refusal([](auto&, auto& e) { e[1].clear(); }), "layer 1 has 0 experts"));
+    CHECK(contains(refusal([](auto&, auto& e) { e[1][2] = e[0][0]; }), "layer 1, expert 2"));
+    CHECK(contains(refusal([](auto&, auto& e) { e[0][3] = WeightId{99}; }), "the catalog has no weight 99"));
+    CHECK(contains(refusal([](auto& o, auto&) { o.evictor.fast_rounds = 40; }), "0 < fast_rounds < slow_rounds"));
+    const std::string below = refusal([](auto& o, auto&) { o.budget = Budget::bytes(1000); });
+    CHECK(contains(below, "the smallest"));
+
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "50%", 3)};
+    CHECK(contains(cache.try_serve(2, {f.choices, 3}, f.stream).error().message(),
+                   "there is no layer 2 of experts: there are 2"));
+    CHECK(contains(cache.try_serve(0, {f.choices, 4}, f.stream).error().message(), "4 choices: give 1 to 3"));
+    CHECK(contains(cache.try_serve(0, {f.choices, 0}, f.stream).error().message(), "0 choices"));
+    CHECK(contains(cache.try_guess(0, {static_cast<const std::int32_t*>(nullptr), 1}, f.stream).error().message(),
+                   "null address"));
+    CHECK_FALSE(cache.try_set_budget(Budget::bytes(1000)));
+    CHECK(cache.slots() > 0);
+
+    std::vector<std::byte> pageable(4096);
+    CatalogBuilder builder;
+    builder.add("e", dtype::u8, {4096}, HostSource{HostBytes::borrow(pageable, HostMemory::pageable), 0});
+    const auto not_pinned =
+        Cache<ExpectedUse>::try_create(f.gpu(), builder.build(), {{WeightId{0}}}, options(server, "100%", 1));
+    REQUIRE_FALSE(not_pinned);
+    CHECK(not_pinned.error().kind() == ErrorKind::unsupported);
+    CHECK(contains(not_pinned.error().message(), "load it by host::load"));
+}
+
+TEST_CASE("routed: right guesses become hits; what of a guess has not come is brought by the call") {
+    for (const std::uint32_t pieces : {UINT32_MAX, 1U}) {
+        Fixture f{{16, 16}};
+        const SimulatedServer<> server{std::chrono::microseconds{5}, pieces};
+        Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "100%", 4)};
+        const std::vector<std::int32_t> first{0, 1}, second{4, 5};
+        f.choose(first);
+        f.read(0, must(cache.try_serve(0, {f.choices, 2}, f.stream)), first);
+        f.choose(second);
+        must(cache.try_guess(1, {f.choices, 2}, f.stream));
+        must(cache.try_join(f.stream));
+        f.read(1, must(cache.try_serve(1, {f.choices, 2}, f.stream)), second);
+        const auto total = must(cache.try_statistics()).total;
+        CHECK(f.wrong == 0);
+        CHECK(total.guesses == 2);
+        if (pieces == 1) {  // one piece of the first one
+            CHECK(total.guess_hits == 0);
+            CHECK(total.misses == 4);
+            CHECK(total.guess_bytes == routed::piece_bytes);
+            CHECK(total.demand_bytes == 4 * f.bytes - routed::piece_bytes);
+        } else {
+            CHECK(total.guess_hits == 2);
+            CHECK(total.misses == 2);
+            CHECK(total.guess_bytes == 2 * f.bytes);
+            CHECK(total.demand_bytes == 2 * f.bytes);
+        }
+    }
+}
+
+TEST_CASE("routed: guesses, right and wrong, change no byte that is read") {
+    for (const char* const budget : {"0", "30%", "80%"}) {
+        for (const std::uint32_t pieces : {UINT32_MAX, 5U, 0U}) {
+            CAPTURE(budget);
+            CAPTURE(pieces);
+            Fixture f{{12, 12, 12}};
+            const SimulatedServer<> server{std::chrono::microseconds{5}, pieces};
+            Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, budget, 4)};
+            std::mt19937 random{11};
+            must(cache.try_guess(1, {f.choices, 4}, f.stream));  // before anything was served: nothing comes of it
+            for (int token = 0; token < 60; ++token) {
+                for (std::uint32_t layer = 0; layer < 3; ++layer) {
+                    const auto chosen = choose_some(random, 12, 4);
+                    f.choose(chosen);
+                    const auto served = must(cache.try_serve(layer, {f.choices, 4}, f.stream));
+                    auto guessed = chosen;
+                    for (auto& each : guessed) { each = static_cast<std::int32_t>(random() % 12); }
+                    f.choose(guessed);
+                    must(cache.try_guess((layer + 1) % 3, {f.choices, 4}, f.stream));
+                    must(cache.try_join(f.stream));  // the simulated device knows no kernel that ends early
+                    f.read(layer, served, chosen);
+                }
+            }
+            const auto total = must(cache.try_statistics()).total;
+            CHECK(f.wrong == 0);
+            CHECK(total.hits + total.misses == 60 * 3 * 4);
+            if (pieces == 0) { CHECK(total.guess_bytes == 0); }
+        }
+    }
+}
+
+TEST_CASE("routed: a broker shares a total with it") {
+    Fixture f{{16, 16}};
+    const SimulatedServer<> server;
+    BudgetBroker broker{{.total_bytes = 12U << 20U}};
+    Cache<ExpectedUse> sizes{f.gpu(), f.catalog, f.experts, options(server, "0", 4)};
+    auto client = broker.add_model(
+        {.name = "experts", .floor_bytes = sizes.budget().floor_bytes, .wanted_bytes = sizes.budget().total_bytes});
+    auto given = options(server, "0", 4);
+    given.budget = client.budget();
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, given};
+    auto memory = broker.add_memory({.name = "KV cache", .priority = 1});
+    const std::uint32_t before = cache.slots();
+    CHECK(before == 32);
+    static_cast<void>(memory.try_take(8U << 20U));  // refused at first, and wanted
+    for (int i = 0; i < 40; ++i) { static_cast<void>(client.at_pass_end(cache)); }
+    CHECK(memory.try_take(8U << 20U));
+    CHECK(cache.slots() < before);
+    std::mt19937 random{2};
+    for (int token = 0; token < 20; ++token) {
+        const auto chosen = choose_some(random, 16, 4);
+        f.choose(chosen);
+        f.read(0, must(cache.try_serve(0, {f.choices, 4}, f.stream)), chosen);
+    }
+    CHECK(cache.try_statistics());
+    CHECK(f.wrong == 0);
+}
+
+TEST_CASE("routed: C19: any call of the device fails once, nothing is left behind and every byte is right") {
+    using residency::simulation::CallKind;
+    std::uint64_t points = 0;
+    for (std::uint8_t kind = 0; kind < static_cast<std::uint8_t>(CallKind::any); ++kind) {
+        const auto which = static_cast<CallKind>(kind);
+        for (std::uint64_t nth = 1; nth < 80; ++nth) {
+            Fixture f{{6, 6}, 30'000};
+            Gpu& gpu = f.gpu();
+            const SimulatedServer<> server;
+            const std::uint64_t before = gpu.statistics().of(which);
+            gpu.fail(which, nth);
+            const auto wait = [&] {
+                while (!gpu.synchronize(f.stream)) {}
+            };
+            {
+                auto made = Cache<ExpectedUse>::try_create(gpu, f.catalog, f.experts, options(server, "60%", 2));
+                std::mt19937 random{4};
+                for (int token = 0; made && token < 3; ++token) {
+                    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+                        wait();
+                        const auto chosen = choose_some(random, 6, 2);
+                        std::memcpy(f.staged, chosen.data(), 8);
+                        const Copy copy{f.choices, f.staged, 8};
+                        while (!gpu.copy({&copy, 1}, f.stream)) {}
+                        if (auto served = made->try_serve(layer, {f.choices, 2}, f.stream)) {
+                            wait();  // the bytes are compared by the host here
+                            for (std::size_t i = 0; i < 2; ++i) {
+                                const auto* right = f.bytes_of(layer, static_cast<std::uint32_t>(chosen[i]));
+                                f.wrong += std::memcmp(served->addresses[i], right, 30'000) != 0 ? 1U : 0U;
+                                ++f.reads;
+                            }
+                        }
+                        static_cast<void>(made->try_guess((layer + 1) % 2, {f.choices, 2}, f.stream).has_value());
+                        static_cast<void>(made->try_join(f.stream).has_value());
+                        wait();
+                    }
+                    static_cast<void>(made->try_set_budget(Budget::parse(token == 0 ? "100%" : "0")).has_value());
+                }
+            }
+            const bool is_over = gpu.statistics().of(which) - before < nth;
+            gpu.clear_failures();
+            CHECK(f.wrong == 0);
+            if (is_over) {
+                CHECK(f.reads == 12);
+                break;
+            }
+            ++points;
+        }
+    }
+    MESSAGE(points << " failures");
+    CHECK(points > 50);
+}
+
+}  // namespace routed_experts_test
