@@ -16,6 +16,7 @@
 #include "residency/evict/queues.hpp"
 #include "residency/evict/ranked.hpp"
 #include "residency/routed/serve.hpp"
+#include "tests/routed/on_host.hpp"
 #include "tests/routed/support.hpp"
 
 namespace policies_test {
@@ -27,56 +28,6 @@ namespace {
 
 // A power of two: where two experts are equal, evict::ExpectedUse then takes the first one, as kernels do.
 constexpr std::uint32_t layers = 5, per_layer = 32, all = layers * per_layer;
-
-/// The tables of a cache, in memory of the host, and the code of the kernels on them.
-template <class P>
-struct Tables {
-    explicit Tables(std::uint32_t slots) {
-        state.slots = slots;
-        for (std::uint32_t layer = 0; layer <= layers; ++layer) { first.push_back(layer * per_layer); }
-        t.layers = layers;
-        t.slot_bytes = 1 << 20;
-        t.first_expert = first.data();
-        t.sources = sources.data();
-        t.slot_of = slot_of.data();
-        t.slot = slot.data();
-        t.rounds = rounds.data();
-        t.of_expert = of_expert.data();
-        t.of_slot = of_slot.data();
-        t.numbers = &numbers;
-        t.fills = fills.data();
-        t.guess_fills = guess_fills.data();
-        t.state = &state;
-        t.mistake = &mistake;
-    }
-    void serve(std::uint32_t layer, const std::vector<std::int32_t>& chosen) {
-        const r::Call call{layer,
-                           static_cast<std::uint32_t>(chosen.size()),
-                           r::ChoiceType::i32,
-                           chosen.data(),
-                           addresses.data(),
-                           slots_out.data()};
-        r::Decision<P, r::OneThread>{one, scratch, t, call, false}.make();
-    }
-    [[nodiscard]] bool has(std::uint32_t expert) const { return slot_of[expert] != r::none; }
-
-    r::Tables<P> t;
-    r::OneThread one;
-    r::Scratch scratch{};
-    r::State state;
-    r::Mistake mistake;
-    typename P::Numbers numbers = must(P::numbers({}));
-    std::vector<std::uint32_t> first;
-    std::vector<r::Source> sources = std::vector<r::Source>(all, {nullptr, 1 << 20});
-    std::vector<std::uint32_t> slot_of = std::vector<std::uint32_t>(all, r::none);
-    std::vector<r::Slot> slot = std::vector<r::Slot>(all);
-    std::vector<std::uint32_t> rounds = std::vector<std::uint32_t>(layers);
-    std::vector<typename P::OfExpert> of_expert = std::vector<typename P::OfExpert>(all);
-    std::vector<typename P::OfSlot> of_slot = std::vector<typename P::OfSlot>(all);
-    std::vector<r::Fill> fills = std::vector<r::Fill>(64), guess_fills = std::vector<r::Fill>(64);
-    std::vector<const std::byte*> addresses = std::vector<const std::byte*>(64);
-    std::vector<std::int32_t> slots_out = std::vector<std::int32_t>(64);
-};
 
 /// A cache that a policy of the host decides about, as plainly as it can be written.
 template <class Policy>
@@ -137,7 +88,7 @@ void compare(const Policy& policy) {
         for (std::uint32_t seed = 1; seed <= 4; ++seed) {
             CAPTURE(slots);
             CAPTURE(seed);
-            Tables<P> kernels{slots};
+            OnHost<P> kernels{layers, per_layer, slots};
             Reference<Policy> host{policy, slots};
             std::mt19937 random{seed};
             std::uint64_t differences = 0;

@@ -8,8 +8,6 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
-#include <random>
-#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,6 +17,7 @@
 #include "residency/routed/routed_experts.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "residency/simulation/simulated_server.hpp"
+#include "tests/routed/on_host.hpp"
 #include "tests/support/simulated_harness.hpp"
 
 namespace routed_test {
@@ -114,17 +113,5 @@ struct Fixture {
     std::int32_t* staged = nullptr;
     std::uint64_t wrong = 0, in_place = 0, reads = 0;
 };
-
-/// What a router might choose: different experts, some of them often.
-inline std::vector<std::int32_t> choose_some(std::mt19937& random, std::uint32_t experts, std::uint32_t count) {
-    std::set<std::int32_t> chosen;
-    while (chosen.size() < count) {
-        const auto expert = random() % 3 == 0 ? random() % experts : random() % ((experts + 2) / 3);
-        chosen.insert(static_cast<std::int32_t>(expert));
-    }
-    std::vector<std::int32_t> result(chosen.begin(), chosen.end());
-    std::shuffle(result.begin(), result.end(), random);
-    return result;
-}
 
 }  // namespace routed_test

@@ -34,19 +34,23 @@ struct Candidate {
 /// The threads that make one decision together: here one thread. Those of a block are in cuda_server.cuh.
 struct OneThread {
     static constexpr std::uint32_t rank = 0, size = 1;
-    void sync() const {}
+    RESIDENCY_HOST_DEVICE void sync() const {}
     /// The number of earlier threads whose flag is set; `total`: that of all.
-    [[nodiscard]] std::uint32_t count_before(bool flag, std::uint32_t& total) const {
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t count_before(bool flag, std::uint32_t& total) const {
         total = flag ? 1 : 0;
         return 0;
     }
-    [[nodiscard]] Candidate first_of(const Candidate& own) const { return own; }
-    void lower(std::uint32_t& value, std::uint32_t other) const { value = other < value ? other : value; }
-    void add(std::uint64_t& sum, std::uint64_t value) const { sum += value; }
+    [[nodiscard]] RESIDENCY_HOST_DEVICE Candidate first_of(const Candidate& own) const { return own; }
+    RESIDENCY_HOST_DEVICE void lower(std::uint32_t& value, std::uint32_t other) const {
+        value = other < value ? other : value;
+    }
+    RESIDENCY_HOST_DEVICE void add(std::uint64_t& sum, std::uint64_t value) const { sum += value; }
     /// Whether this thread is the first to set the flag.
-    [[nodiscard]] bool set_first(std::uint32_t& flag) const { return flag == 0 ? (flag = 1) != 0 : false; }
+    [[nodiscard]] RESIDENCY_HOST_DEVICE bool set_first(std::uint32_t& flag) const {
+        return flag == 0 ? (flag = 1) != 0 : false;
+    }
     /// Sets a flag for the host, after what this thread wrote.
-    void publish(std::uint32_t& flag) const { flag = 1; }
+    RESIDENCY_HOST_DEVICE void publish(std::uint32_t& flag) const { flag = 1; }
 };
 
 /// The expert of the layer that a choice names; none: padding. What is out of range counts as the first one.

@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// A cache of experts whose router is on the GPU: kernels decide as the host does, and every byte is right.
+#include <cuda_runtime_api.h>
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "residency/device/cuda.hpp"
+#include "residency/model/catalog_builder.hpp"
+#include "residency/routed/cuda_server.cuh"
+#include "residency/routed/routed_experts.hpp"
+#include "tests/gpu/harness.hpp"
+#include "tests/gpu/support.hpp"
+#include "tests/routed/on_host.hpp"
+
+namespace gpu_routed_test {
+
+using namespace residency;
+using residency::routed::ExpectedUse;
+using residency::routed::Lfu;
+using residency::routed::Lru;
+using routed_test::choose_some;
+
+template <class P>
+using Cache = RoutedExperts<CudaDevice, P>;
+
+namespace {
+
+constexpr std::uint32_t layers = 6, per_layer = 32, all = layers * per_layer, tokens = 200, chosen = 4;
+constexpr std::uint64_t stride = 1 << 19, bytes = stride - 4090;  // no multiple of 16, nor of a piece
+
+void check(cudaError_t code) {
+    if (code != cudaSuccess) { FAIL(cudaGetErrorString(code)); }
+}
+template <class R>
+decltype(auto) must(R&& result) {
+    if (!result) { FAIL(result.error().message()); }
+    if constexpr (requires { *result; }) { return *std::forward<R>(result); }
+}
+
+/// Compares what every chosen expert of a layer is read as with its bytes on the host. A block for each choice.
+__global__ void compare(const std::byte* const* addresses, const std::int32_t* slots, const std::byte* base,
+                        std::uint64_t slot_bytes, const std::int32_t* choices, const std::int32_t* token,
+                        std::uint32_t layer, const std::byte* host, unsigned long long* wrong) {
+    const std::int32_t choice = choices[(*token * layers + layer) * gridDim.x + blockIdx.x];
+    const std::byte* const at = addresses[blockIdx.x];
+    const std::int32_t slot = slots[blockIdx.x];
+    const std::byte* const right = host + (layer * per_layer + choice) * stride;
+    const bool is_there = slot == -1 ? at == right : at == base + slot * slot_bytes;
+    unsigned long long different = is_there || threadIdx.x != 0 ? 0 : 1;
+    for (std::uint64_t i = threadIdx.x; i < bytes; i += blockDim.x) { different += at[i] != right[i] ? 1 : 0; }
+    if (different != 0) { atomicAdd(wrong, different); }
+}
+__global__ void next_token(std::int32_t* token) { ++*token; }
+/// The choices of a layer of the token that runs, to where the library reads them.
+__global__ void route(const std::int32_t* choices, const std::int32_t* token, std::uint32_t layer, std::uint32_t count,
+                      std::int32_t* to) {
+    if (threadIdx.x < count) { to[threadIdx.x] = choices[(*token * layers + layer) * count + threadIdx.x]; }
+}
+
+/// A model on the first GPU, and the choices of a router for many tokens.
+struct Fixture {
+    explicit Fixture(std::uint32_t seed, std::uint32_t per_call = chosen) : count{per_call} {
+        host = static_cast<std::byte*>(must(gpu.allocate_host(all * stride)));
+        gpu::fill_pattern({host, all * stride}, 5);
+        view = static_cast<const std::byte*>(must(gpu.device_view(host)));
+        held = HostBytes::borrow({host, all * stride}, HostMemory::pinned);
+        CatalogBuilder builder;
+        for (std::uint32_t i = 0; i < all; ++i) {
+            builder.add("e" + std::to_string(i), dtype::u8, {bytes}, HostSource{held, i * stride});
+            if (i % per_layer == 0) { experts.emplace_back(); }
+            experts.back().push_back(WeightId{i});
+        }
+        catalog = builder.build();
+        std::mt19937 random{seed};
+        for (std::uint32_t i = 0; i < tokens * layers; ++i) {
+            const auto some = choose_some(random, per_layer, count);
+            choices.insert(choices.end(), some.begin(), some.end());
+            auto guess = some;
+            for (auto& each : guess) {
+                if (random() % 4 == 0) { each = static_cast<std::int32_t>(random() % per_layer); }
+            }
+            guesses.insert(guesses.end(), guess.begin(), guess.end());
+        }
+        stream = must(gpu.create_stream());
+        const std::size_t size = choices.size() * sizeof(std::int32_t);
+        for (auto* at : {&on_device, &guesses_on_device}) { check(cudaMalloc(at, size)); }
+        check(cudaMemcpy(on_device, choices.data(), size, cudaMemcpyHostToDevice));
+        check(cudaMemcpy(guesses_on_device, guesses.data(), size, cudaMemcpyHostToDevice));
+        check(cudaMalloc(&token, sizeof *token));
+        check(cudaMalloc(&routed, 2 * count * sizeof *routed));
+        check(cudaMalloc(&wrong, sizeof *wrong));
+        check(cudaMemset(token, 0, sizeof *token));
+        check(cudaMemset(wrong, 0, sizeof *wrong));
+    }
+    ~Fixture() {
+        check(cudaDeviceSynchronize());
+        for (void* at : {static_cast<void*>(on_device), static_cast<void*>(guesses_on_device),
+                         static_cast<void*>(token), static_cast<void*>(routed), static_cast<void*>(wrong)}) {
+            check(cudaFree(at));
+        }
+        must(gpu.destroy_stream(stream));
+        catalog = Catalog{};
+        held.reset();
+        must(gpu.deallocate_host(host));
+    }
+    Fixture(const Fixture&) = delete;
+    Fixture& operator=(const Fixture&) = delete;
+
+    /// Enqueues one token.
+    template <class P>
+    void run(Cache<P>& cache, bool guesses_too) {
+        for (std::uint32_t layer = 0; layer < layers; ++layer) {
+            route<<<1, 1024, 0, stream>>>(on_device, token, layer, count, routed);
+            const auto served = must(cache.try_serve(layer, {routed, count}, stream));
+            if (guesses_too && layer + 1 < layers) {
+                route<<<1, 1024, 0, stream>>>(guesses_on_device, token, layer + 1, count, routed + count);
+                must(cache.try_guess(layer + 1, {routed + count, count}, stream));
+            }
+            compare<<<count, 256, 0, stream>>>(served.addresses, served.slots, served.base, served.slot_bytes,
+                                               on_device, token, layer, view, wrong);
+        }
+        if (guesses_too) { must(cache.try_join(stream)); }
+        next_token<<<1, 1, 0, stream>>>(token);
+        check(cudaGetLastError());
+    }
+    [[nodiscard]] unsigned long long wrong_bytes() const {
+        unsigned long long number = 0;
+        check(cudaMemcpy(&number, wrong, sizeof number, cudaMemcpyDeviceToHost));
+        return number;
+    }
+    void rewind() const { check(cudaMemset(token, 0, sizeof *token)); }
+    template <class P>
+    [[nodiscard]] typename Cache<P>::Options options(const CudaServer<P>& server, const char* budget) const {
+        typename Cache<P>::Options result;
+        result.budget = Budget::parse(budget);
+        result.server = &server;
+        result.choices = count;
+        return result;
+    }
+
+    std::uint32_t count;
+    CudaDevice gpu{0};
+    std::byte* host = nullptr;
+    const std::byte* view = nullptr;
+    std::shared_ptr<const HostBytes> held;
+    Catalog catalog;
+    std::vector<std::vector<WeightId>> experts;
+    CudaDevice::Stream stream{};
+    std::vector<std::int32_t> choices, guesses;
+    std::int32_t *on_device = nullptr, *guesses_on_device = nullptr, *token = nullptr, *routed = nullptr;
+    unsigned long long* wrong = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("gpu: routed: kernels decide as the host's code does, and every byte is right", P, ExpectedUse, Lru,
+                   Lfu) {
+    for (const char* const budget : {"0", "30%", "70%", "100%"}) {
+        CAPTURE(budget);
+        Fixture f{3};
+        const CudaServer<P> server;
+        Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
+        routed_test::OnHost<P> on_host{layers, per_layer, cache.slots(), bytes};
+        for (std::uint32_t i = 0; i < tokens; ++i) {
+            f.run(cache, false);
+            for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
+                on_host.serve(layer, {first, first + chosen});
+            }
+        }
+        const auto statistics = must(cache.try_statistics());
+        CHECK(f.wrong_bytes() == 0);
+        CHECK(statistics.total.hits == on_host.state.counters.hits);
+        CHECK(statistics.total.misses == on_host.state.counters.misses);
+        CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
+        CHECK(statistics.held_bytes <= cache.budget().bytes);
+    }
+}
+
+TEST_CASE("gpu: routed: a token is one graph, with guesses beside it, which stays valid over changes of the budget") {
+    Fixture f{7};
+    const CudaServer<> server;
+    Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
+    f.run(cache, true);  // loads the kernels
+    check(cudaStreamSynchronize(f.stream));
+    std::array<CudaDevice::Graph, 2> graphs;
+    for (const bool with_guesses : {false, true}) {
+        must(f.gpu.begin_capture(f.stream));
+        f.run(cache, with_guesses);
+        graphs[with_guesses ? 1 : 0] = must(f.gpu.end_capture(f.stream));
+    }
+    for (const char* const budget : {"40%", "100%", "0", "60%"}) {
+        must(cache.try_set_budget(Budget::parse(budget)));
+        for (const auto& graph : graphs) {
+            f.rewind();
+            for (std::uint32_t i = 0; i < tokens; ++i) { must(f.gpu.launch(graph, f.stream)); }
+        }
+        const auto statistics = must(cache.try_statistics());
+        CHECK(statistics.held_bytes <= cache.budget().bytes);
+        CHECK(f.wrong_bytes() == 0);
+    }
+    const auto total = must(cache.try_statistics()).total;
+    CHECK(total.hits + total.misses == std::uint64_t{chosen} * layers * (8 * tokens + 1));
+    CHECK(total.guess_hits > 0);
+    for (const auto& graph : graphs) { must(f.gpu.destroy_graph(graph)); }
+}
+
+TEST_CASE("gpu: routed: batches of 64 tokens, and experts that are read in host memory") {
+    for (const bool in_place : {false, true}) {
+        Fixture f{11, 32};
+        const CudaServer<> server;
+        auto options = f.options<ExpectedUse>(server, "25%");
+        options.read_in_place = in_place;
+        Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, options};
+        for (std::uint32_t i = 0; i < 20; ++i) { f.run(cache, true); }
+        const auto total = must(cache.try_statistics()).total;
+        CHECK(f.wrong_bytes() == 0);
+        CHECK(total.misses > 0);
+        if (in_place) { CHECK(total.in_place > 0); }
+    }
+}
+
+TEST_CASE("gpu: routed: a wrong choice is told by the next call, once") {
+    Fixture f{13};
+    const CudaServer<> server;
+    Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
+    const std::array<std::int32_t, chosen> choices{1, per_layer, 2, -1};
+    check(cudaMemcpy(f.routed, choices.data(), sizeof choices, cudaMemcpyHostToDevice));
+    must(cache.try_serve(2, {f.routed, chosen}, f.stream));
+    check(cudaStreamSynchronize(f.stream));
+    const auto refused = cache.try_serve(0, {f.routed, chosen}, f.stream);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find("layer 2: choice 1 of an earlier call was expert 32") != std::string::npos);
+    f.run(cache, true);
+    CHECK(cache.try_statistics());
+    CHECK(f.wrong_bytes() == 0);
+}
+
+}  // namespace gpu_routed_test
