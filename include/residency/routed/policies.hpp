@@ -31,6 +31,7 @@ struct Key {
     double first = 0;   ///< counts
     double second = 0;  ///< where the first ones are equal
 
+    /// Whether this one leaves before the other.
     [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_over(const Key& other) const {
         return first > other.first || (first == other.first && second > other.second);
     }
@@ -54,13 +55,16 @@ struct Key {
 
 /// The least recently used expert leaves.
 struct Lru {
-    struct Config {};
-    struct Numbers {};
-    struct OfExpert {};
+    struct Config {};    ///< nothing to choose
+    struct Numbers {};   ///< none
+    struct OfExpert {};  ///< nothing is remembered
+    /// What an expert in a slot ranks by.
     struct OfSlot {
         std::uint64_t last = 0;  ///< use
     };
 
+    /// As Policy says.
+    /// @{
     [[nodiscard]] static Result<Numbers> numbers(const Config&) { return Numbers{}; }
     RESIDENCY_HOST_DEVICE static void inserted(const Numbers&, OfSlot& slot, const OfExpert&, std::uint32_t,
                                                const Now& now) {
@@ -73,18 +77,22 @@ struct Lru {
                                                        const Now&) {
         return {-static_cast<double>(slot.last), 0};
     }
+    /// @}
 };
 
 /// The expert with the fewest uses since it came leaves; among equals the least recently used one.
 struct Lfu {
-    struct Config {};
-    struct Numbers {};
-    struct OfExpert {};
+    struct Config {};    ///< nothing to choose
+    struct Numbers {};   ///< none
+    struct OfExpert {};  ///< nothing is remembered
+    /// What an expert in a slot ranks by.
     struct OfSlot {
-        std::uint64_t uses = 0;
+        std::uint64_t uses = 0;  ///< since the expert came
         std::uint64_t last = 0;  ///< use
     };
 
+    /// As Policy says.
+    /// @{
     [[nodiscard]] static Result<Numbers> numbers(const Config&) { return Numbers{}; }
     RESIDENCY_HOST_DEVICE static void inserted(const Numbers&, OfSlot& slot, const OfExpert&, std::uint32_t,
                                                const Now& now) {
@@ -97,6 +105,7 @@ struct Lfu {
                                                        const Now&) {
         return {-static_cast<double>(slot.uses), -static_cast<double>(slot.last)};
     }
+    /// @}
 };
 
 /// The expert with the largest expected time to its next use leaves: the numbers of evict::ExpectedUse. A round of a layer begins when
@@ -107,30 +116,35 @@ struct ExpectedUse {
         double slow_rounds = 32;  ///< rounds in which the slow rate falls to 1/e
         double fast_rounds = 2;   ///< rounds in which the fast rate falls to 1/e; fewer than slow_rounds
     };
-    /// By what a rate decays in so many rounds.
+    /// By what a rate decays in a number of rounds.
     struct Decay {
-        static constexpr std::uint32_t size = 128;
-        double of_use = 0;           // what one use adds
-        double rounds[size] = {};    // in 0 … size − 1 rounds
-        double hundreds[size] = {};  // in 0, size, 2 size … rounds; 0 beyond them
+        static constexpr std::uint32_t size = 128;  ///< of each table
+        double of_use = 0;                          ///< what one use adds
+        double rounds[size] = {};                   ///< in 0 … size − 1 rounds
+        double hundreds[size] = {};                 ///< in 0, size, 2 size … rounds
 
+        /// 0 beyond the tables.
         [[nodiscard]] RESIDENCY_HOST_DEVICE double after(std::uint32_t passed) const {
             if (passed < size) { return rounds[passed]; }
             return passed / size < size ? times(rounds[passed % size], hundreds[passed / size]) : 0.0;
         }
     };
+    /// The decay of both rates.
     struct Numbers {
-        Decay slow, fast;
+        Decay slow;  ///< of slow_rounds
+        Decay fast;  ///< of fast_rounds
     };
     /// Sums of decayed uses, as of a round of the expert's layer.
     struct Rates {
-        double slow = 0;
-        double fast = 0;
-        std::uint32_t round = 0;
+        double slow = 0;          ///< whose mean
+        double fast = 0;          ///< is the use rate
+        std::uint32_t round = 0;  ///< of the layer
     };
     using OfExpert = Rates;  ///< of its uses, remembered while it has no slot
     using OfSlot = Rates;    ///< that it ranks by
 
+    /// As Policy says.
+    /// @{
     [[nodiscard]] static Result<Numbers> numbers(const Config& config) {
         if (!residency::detail::is_positive(config.fast_rounds) || residency::detail::is_nan(config.slow_rounds) ||
             config.fast_rounds >= config.slow_rounds) {
@@ -150,7 +164,7 @@ struct ExpectedUse {
         expert = with_use(numbers, expert, round);
         slot = expert;
     }
-    /// Expected rounds until the next use: d / layers + (1 − p) / p, with d the layers until the expert's is next and p the mean of its rates.
+    // Expected rounds until the next use: d / layers + (1 − p) / p, with d the layers until the expert's is next and p the mean of its rates.
     [[nodiscard]] RESIDENCY_HOST_DEVICE static Key key(const Numbers& numbers, const OfSlot& slot, std::uint32_t layer,
                                                        std::uint32_t round, const Now& now) {
         const Rates rates = at(numbers, slot, round);
@@ -159,6 +173,7 @@ struct ExpectedUse {
         const std::uint32_t ahead = layer > now.layer ? layer - now.layer : layer + now.layers - now.layer;
         return {plus(static_cast<double>(ahead) / now.layers, plus(1.0, -p) / p), -rates.slow};
     }
+    /// @}
 
 private:
     static void fill(Decay& decay, double rounds) {
@@ -173,7 +188,7 @@ private:
         const std::uint32_t passed = round - rates.round;
         return {times(rates.slow, numbers.slow.after(passed)), times(rates.fast, numbers.fast.after(passed)), round};
     }
-    /// A second use in a round does not count.
+    // A second use in a round does not count.
     [[nodiscard]] RESIDENCY_HOST_DEVICE static Rates with_use(const Numbers& numbers, const Rates& rates,
                                                               std::uint32_t round) {
         if (rates.round == round && rates.slow > 0) { return rates; }

@@ -51,13 +51,16 @@ public:
 
 /// A router's choices in device memory: the numbers of experts within their layer, -1 for padding.
 struct Choices {
+    /// `number` choices at an address of the device.
+    /// @{
     Choices(const std::int32_t* at, std::uint32_t number) noexcept : choices{at}, count{number} {}
     Choices(const std::int64_t* at, std::uint32_t number) noexcept
         : choices{at}, count{number}, type{ChoiceType::i64} {}
+    /// @}
 
-    const void* choices;
-    std::uint32_t count;
-    ChoiceType type = ChoiceType::i32;
+    const void* choices;                ///< in device memory
+    std::uint32_t count;                ///< how many
+    ChoiceType type = ChoiceType::i32;  ///< of each
 };
 
 /// Where kernels find the experts that were chosen: by choice, in device memory. Valid for what follows on the stream, until the next
@@ -66,13 +69,13 @@ struct Served {
     const std::byte* const* addresses = nullptr;  ///< null for padding
     const std::int32_t* slots =
         nullptr;  ///< an expert is at base + slot × slot_bytes; -1: padding, or it is in host memory
-    const std::byte* base = nullptr;
-    std::uint64_t slot_bytes = 0;
+    const std::byte* base = nullptr;  ///< of slot 0
+    std::uint64_t slot_bytes = 0;     ///< from one slot to the next
 };
 
 /// What a cache of experts did, and what it holds.
 struct Statistics {
-    Counters total;
+    Counters total;                ///< since it was made
     std::uint32_t slots = 0;       ///< experts that the budget holds
     std::uint32_t experts = 0;     ///< of the model
     std::uint64_t held_bytes = 0;  ///< of the device, as the driver counts them
@@ -99,9 +102,10 @@ struct Statistics {
 template <VirtualMemoryDevice D, Policy P = ExpectedUse>
 class RoutedExperts {
 public:
-    using Device = D;
-    using Stream = typename D::Stream;
+    using Device = D;                   ///< where the experts are brought to
+    using Stream = typename D::Stream;  ///< of the device
 
+    /// What it is made with.
     struct Options {
         std::optional<Budget> budget{};         ///< set by whoever runs the model; a percentage is one of the experts
         std::optional<Budget> stored_budget{};  ///< set by whoever made the model; without either: automatic

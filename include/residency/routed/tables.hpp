@@ -35,10 +35,10 @@ struct Slot {
 
 /// An expert that is to be brought, from a piece on.
 struct Fill {
-    std::uint32_t expert = 0;
-    std::uint32_t slot = 0;
-    std::uint32_t first_piece = 0;
-    std::uint32_t pieces = 0;  ///< of the whole expert
+    std::uint32_t expert = 0;       ///< its number over all layers
+    std::uint32_t slot = 0;         ///< that it gets
+    std::uint32_t first_piece = 0;  ///< pieces before it have come
+    std::uint32_t pieces = 0;       ///< of the whole expert
 };
 
 /// How often what happened, since the cache was made.
@@ -56,11 +56,11 @@ struct Counters {
 
 /// What the device found wrong, for the host to say. The first one stays.
 struct Mistake {
-    std::uint32_t is_set = 0;
+    std::uint32_t is_set = 0;    ///< there is one
     std::uint32_t is_whole = 0;  ///< the other fields are written
-    std::uint32_t layer = 0;
-    std::int64_t choice = 0;
-    std::uint32_t place = 0;  ///< of the choice among those of its call
+    std::uint32_t layer = 0;     ///< of the call
+    std::int64_t choice = 0;     ///< the number that its layer has not
+    std::uint32_t place = 0;     ///< of the choice among those of its call
 };
 
 /// What changes, beside the tables.
@@ -74,29 +74,30 @@ struct State {
     std::uint32_t gate = 0;         ///< guesses that run; with gate_closed: none may begin
     std::uint32_t guess_fills = 0;  ///< of the last guess
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
-    Counters counters;
+    Counters counters;              ///< of all calls
 };
+/// In State::gate: a call decides.
 inline constexpr std::uint32_t gate_closed = 1U << 31U;
 
 /// The cache as kernels see it: every pointer is the device's. Passed by value.
 template <class Policy>
 struct Tables {
-    std::uint32_t layers = 0;
-    std::uint64_t slot_bytes = 0;
-    std::byte* pool = nullptr;                       ///< the first slot
-    const std::uint32_t* first_expert = nullptr;     ///< by layer: the number of its first expert; layers + 1
-    const Source* sources = nullptr;                 ///< by expert
-    std::uint32_t* slot_of = nullptr;                ///< by expert; none: it has no slot
-    Slot* slot = nullptr;                            ///< by slot
-    std::uint32_t* rounds = nullptr;                 ///< by layer: how often it was served
-    typename Policy::OfExpert* of_expert = nullptr;  ///< by expert
-    typename Policy::OfSlot* of_slot = nullptr;      ///< by slot
-    const typename Policy::Numbers* numbers = nullptr;
-    Fill* fills = nullptr;        ///< of the call that runs
-    Fill* guess_fills = nullptr;  ///< of the last guess
-    State* state = nullptr;
-    Mistake* mistake = nullptr;   ///< in pinned host memory
-    bool reads_in_place = false;  ///< an expert that will not stay is not brought
+    std::uint32_t layers = 0;                           ///< of the model
+    std::uint64_t slot_bytes = 0;                       ///< of each slot
+    std::byte* pool = nullptr;                          ///< the first slot
+    const std::uint32_t* first_expert = nullptr;        ///< by layer: the number of its first expert; layers + 1
+    const Source* sources = nullptr;                    ///< by expert
+    std::uint32_t* slot_of = nullptr;                   ///< by expert; none: it has no slot
+    Slot* slot = nullptr;                               ///< by slot
+    std::uint32_t* rounds = nullptr;                    ///< by layer: how often it was served
+    typename Policy::OfExpert* of_expert = nullptr;     ///< by expert
+    typename Policy::OfSlot* of_slot = nullptr;         ///< by slot
+    const typename Policy::Numbers* numbers = nullptr;  ///< of the policy
+    Fill* fills = nullptr;                              ///< of the call that runs
+    Fill* guess_fills = nullptr;                        ///< of the last guess
+    State* state = nullptr;                             ///< what changes
+    Mistake* mistake = nullptr;                         ///< in pinned host memory
+    bool reads_in_place = false;                        ///< an expert that will not stay is not brought
 };
 
 /// The type of a router's choices in device memory.
@@ -104,19 +105,21 @@ enum class ChoiceType : std::uint32_t { i32, i64 };
 
 /// What one call works on. Negative choices are padding.
 struct Call {
-    std::uint32_t layer = 0;
-    std::uint32_t count = 0;  ///< choices
-    ChoiceType type = ChoiceType::i32;
-    const void* choices = nullptr;
+    std::uint32_t layer = 0;                ///< whose experts are chosen
+    std::uint32_t count = 0;                ///< choices
+    ChoiceType type = ChoiceType::i32;      ///< of a choice
+    const void* choices = nullptr;          ///< in device memory
     const std::byte** addresses = nullptr;  ///< out, by choice: where kernels read the expert; null for padding
     std::int32_t* slots = nullptr;          ///< out, by choice: its slot; -1: padding, or it is read in host memory
 };
 
+/// The i-th choice of a call.
 [[nodiscard]] RESIDENCY_HOST_DEVICE std::int64_t choice_of(const Call& call, std::uint32_t i) {
     return call.type == ChoiceType::i32 ? static_cast<const std::int32_t*>(call.choices)[i]
                                         : static_cast<const std::int64_t*>(call.choices)[i];
 }
 
+/// The pieces of an expert of so many bytes.
 [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t pieces_of(std::uint64_t bytes) {
     return static_cast<std::uint32_t>((bytes + piece_bytes - 1) / piece_bytes);
 }
