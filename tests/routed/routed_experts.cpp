@@ -286,6 +286,71 @@ TEST_CASE("routed: guesses, right and wrong, change no byte that is read") {
     }
 }
 
+TEST_CASE("routed: a prefill reads all experts, and leaves the cache but for a few slots") {
+    for (const char* const budget : {"0", "20%", "50%", "100%"}) {
+        for (const std::uint32_t ring : {0U, 1U, 3U, 6U}) {
+            CAPTURE(budget);
+            CAPTURE(ring);
+            Fixture f{{12, 7, 16}};
+            const SimulatedServer<> server;
+            Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, budget, 3)};
+            std::mt19937 random{3};
+            const auto decode = [&](int tokens) {
+                for (int token = 0; token < tokens; ++token) {
+                    for (std::uint32_t layer = 0; layer < 3; ++layer) {
+                        const auto chosen = choose_some(random, static_cast<std::uint32_t>(f.experts[layer].size()), 3);
+                        f.choose(chosen);
+                        f.read(layer, must(cache.try_serve(layer, {f.choices, 3}, f.stream)), chosen);
+                    }
+                }
+            };
+            decode(30);
+            const auto before = must(cache.try_statistics()).total;
+            must(cache.try_begin_prefill(ring));
+            CHECK_FALSE(cache.try_begin_prefill());
+            CHECK_FALSE(cache.try_serve(0, {f.choices, 3}, f.stream));
+            CHECK_FALSE(cache.try_set_budget(Budget::parse("0")));
+            CHECK_FALSE(cache.try_acquire(1, 99, f.stream));
+            std::uint64_t read = 0;
+            for (int pass = 0; pass < 2; ++pass) {
+                for (std::uint32_t layer = 0; layer < 3; ++layer) {
+                    std::uint32_t expert = 0;
+                    for (std::uint32_t group = 0; group < cache.prefill_groups(layer); ++group) {
+                        const auto there = must(cache.try_acquire(layer, group, f.stream));
+                        CHECK(there.first == expert);
+                        expert = there.last;
+                        Gpu::Kernel kernel;
+                        kernel.name = "products";
+                        kernel.duration = std::chrono::microseconds{random() % 3 == 0 ? 300 : 3};
+                        kernel.body = [&f, &read, layer, there] {
+                            for (std::uint32_t i = there.first; i < there.last; ++i) {
+                                f.wrong += std::memcmp(there.addresses[i], f.bytes_of(layer, i),
+                                                       static_cast<std::size_t>(f.bytes)) != 0
+                                               ? 1U
+                                               : 0U;
+                                ++read;
+                            }
+                        };
+                        must(f.gpu().launch(f.stream, std::move(kernel)));
+                    }
+                    CHECK(expert == f.experts[layer].size());
+                    if (layer == 1 && pass == 1) { break; }  // a prompt that ends early
+                }
+            }
+            must(cache.try_end_prefill());
+            CHECK_FALSE(cache.try_end_prefill());
+            CHECK_FALSE(cache.try_acquire(0, 0, f.stream));
+            CHECK(read == 35 + 19);
+            CHECK(f.wrong == 0);
+            CHECK(must(cache.try_statistics()).total.misses == before.misses);
+            decode(30);
+            const auto after = must(cache.try_statistics()).total;
+            CHECK(f.wrong == 0);
+            if (cache.slots() == 35) { CHECK(after.misses <= 35 + (ring == 0 ? 16U : ring)); }
+        }
+    }
+}
+
 TEST_CASE("routed: a broker shares a total with it") {
     Fixture f{{16, 16}};
     const SimulatedServer<> server;

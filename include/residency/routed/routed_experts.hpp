@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -147,6 +148,27 @@ public:
     /// Blocks until the device is idle. What was chosen wrongly is said here, too.
     [[nodiscard]] Result<Statistics> try_statistics();
 
+    /// Experts of a layer that are there together, for a pass that reads all of them.
+    struct Group {
+        std::uint32_t first = 0;  ///< of the layer
+        std::uint32_t last = 0;   ///< behind the last one
+        const std::byte* const* addresses =
+            nullptr;  ///< by expert of the layer, in device memory; those of the group are valid
+    };
+    /// Begins passes that read all experts, layer by layer, such as a long prompt's. Blocks until the device is idle. What the cache holds is read
+    /// where it lies; the rest goes through `ring` of its slots, which are empty afterwards (0: 16, or as many as there are). No call of
+    /// try_serve() or try_guess() comes before try_end_prefill(). Errors: wrong_state (one has begun), the device's own.
+    [[nodiscard]] Status try_begin_prefill(std::uint32_t ring = 0);
+    /// Groups of a layer. Precondition: a prefill has begun.
+    [[nodiscard]] std::uint32_t prefill_groups(std::uint32_t layer) const {
+        return state_->first_group[layer + 1] - state_->first_group[layer];
+    }
+    /// Makes a group readable for what follows on the stream, and enqueues the copies of the next one. The group before is not read by what
+    /// follows. Does not block. Errors: invalid_argument (there is no such group), wrong_state (no prefill has begun), the device's own.
+    [[nodiscard]] Result<Group> try_acquire(std::uint32_t layer, std::uint32_t group, Stream stream);
+    /// The cache serves again. Errors: as try_begin_prefill().
+    [[nodiscard]] Status try_end_prefill();
+
     /// Blocks until the device is idle. Another budget: with fewer slots, what is in the others leaves. On failure the old one is in force.
     /// Errors: budget; out_of_memory; the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget);
@@ -178,6 +200,8 @@ struct RoutedExperts<D, P>::State {
     std::uint32_t experts = 0;       // of all layers
     std::uint64_t expert_bytes = 0;  // of all of them
     std::vector<std::uint32_t> first_expert;
+    std::vector<const std::byte*> source_host;  // by expert, as the device sees them
+    std::vector<std::uint64_t> source_bytes;    // by expert
     pool::Virtual<D> pool;
     void* memory = nullptr;  // the tables
     std::uint64_t memory_bytes = 0;
@@ -186,11 +210,23 @@ struct RoutedExperts<D, P>::State {
     std::int32_t* slots_of_choices = nullptr;
     typename D::Stream side{};  // of guesses
     typename D::Event fork{}, join{};
-    std::size_t events = 0;  // of the two
+    std::size_t events = 0;  // that were made
     bool has_side = false;
     bool is_side_used = false;
     ResolvedBudget budget;
     std::uint32_t slots = 0;
+
+    /// What one group of a prefill copies.
+    struct GroupCopies {
+        std::uint32_t layer = 0, first = 0, last = 0;  // experts, numbered over all layers
+        std::vector<Copy> copies;                      // into one half of the ring
+    };
+    bool is_prefilling = false;
+    std::vector<GroupCopies> groups;                   // of a prefill
+    std::vector<std::uint32_t> first_group;            // by layer; layers + 1
+    const std::byte** all_addresses = nullptr;         // by expert, in device memory
+    std::array<std::uint32_t, 2> in_half{none, none};  // the group whose bytes are, or come, there
+    std::array<typename D::Event, 2> arrived{};
 
     [[nodiscard]] BudgetContext context(BudgetKind kind) const;
     /// An error of the budget, with what sets the floor.
@@ -238,6 +274,14 @@ struct RoutedExperts<D, P>::State {
     [[nodiscard]] Status set_slots(std::uint32_t number) {
         return exchange(std::span{&number, 1}, &tables.state->slots, false);
     }
+    /// Where experts lie, without those in `ring` slots, and these slots: the ones that were served longest ago.
+    struct Found {
+        std::vector<std::uint32_t> slot_of;
+        std::vector<std::uint32_t> ring;
+    };
+    [[nodiscard]] Result<Found> take_ring(std::uint32_t ring);
+    /// Enqueues the copies of a group into a half of the ring, after what the caller's stream has.
+    [[nodiscard]] Status bring_group(std::uint32_t group, std::uint32_t half, Stream stream);
     /// What is in the slots from `first` on leaves, and there are so many slots. Precondition: the device is idle.
     [[nodiscard]] Status empty_slots(std::uint32_t first);
     /// What was chosen wrongly, once.
@@ -402,6 +446,7 @@ std::uint64_t RoutedExperts<D, P>::State::lay_out(std::byte* at) {
     take(tables.state, 1);
     take(addresses, std::uint64_t{tables.layers} * options.choices);
     take(slots_of_choices, std::uint64_t{tables.layers} * options.choices);
+    take(all_addresses, experts);
     return end;
 }
 
@@ -413,6 +458,8 @@ Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
     tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
     tables.reads_in_place = options.read_in_place;
     for (const Source& source : sources) {
+        source_host.push_back(source.host);
+        source_bytes.push_back(source.bytes);
         expert_bytes += source.bytes;
         tables.slot_bytes = (std::max)(tables.slot_bytes, pool::round_up(source.bytes, 256));
     }
@@ -427,7 +474,7 @@ Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
     if (!stream) { return stream.error(); }
     side = *stream;
     has_side = true;
-    for (auto* event : {&fork, &join}) {
+    for (auto* event : {&fork, &join, &arrived[0], &arrived[1]}) {
         auto created = device->create_event(Timing::off);
         if (!created) { return created.error(); }
         *event = *created;
@@ -481,8 +528,9 @@ void RoutedExperts<D, P>::State::close() noexcept {
     if (mistake != nullptr) {
         twice([&] { return device->deallocate_host(mistake); });
     }
+    const std::array made{fork, join, arrived[0], arrived[1]};
     for (std::size_t i = 0; i < events; ++i) {
-        twice([&] { return device->destroy_event(i == 0 ? fork : join); });
+        twice([&] { return device->destroy_event(made[i]); });
     }
     if (has_side) {
         twice([&] { return device->destroy_stream(side); });
@@ -493,6 +541,10 @@ template <VirtualMemoryDevice D, Policy P>
 Result<Call> RoutedExperts<D, P>::check(std::uint32_t layer, const Choices& choices) {
     State& state = *state_;
     if (Status fine = state.take_mistake(); !fine) { return fine.error(); }
+    if (state.is_prefilling) {
+        return Error{ErrorKind::wrong_state,
+                     "a prefill has begun: call try_end_prefill() before the cache serves again"};
+    }
     if (layer >= state.tables.layers) {
         return Error{ErrorKind::invalid_argument, "there is no layer " + std::to_string(layer) +
                                                       " of experts: there are " + std::to_string(state.tables.layers) +
@@ -560,9 +612,137 @@ auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
 }
 
 template <VirtualMemoryDevice D, Policy P>
+auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> {
+    std::vector<Slot> there(slots);
+    Found found{std::vector<std::uint32_t>(experts), {}};
+    if (Status read = exchange(std::span{there}, tables.slot, true); !read) { return read.error(); }
+    if (Status read = exchange(std::span{found.slot_of}, tables.slot_of, true); !read) { return read.error(); }
+    for (std::uint32_t at = 0; at < slots; ++at) { found.ring.push_back(at); }
+    const auto is_sooner = [&](std::uint32_t a, std::uint32_t b) {
+        const bool a_free = there[a].expert == none, b_free = there[b].expert == none;
+        return a_free != b_free ? a_free : there[a].call != there[b].call ? there[a].call < there[b].call : a < b;
+    };
+    std::ranges::sort(found.ring, is_sooner);
+    found.ring.resize((std::min)(ring, slots));
+    for (const std::uint32_t at : found.ring) {
+        if (there[at].expert != none) { found.slot_of[there[at].expert] = none; }
+        there[at] = {};
+    }
+    // What a guess has brought a part of is not read where it lies.
+    for (std::uint32_t at = 0; at < slots; ++at) {
+        Slot& slot = there[at];
+        if (slot.expert == none || slot.pieces == pieces_of(source_bytes[slot.expert])) { continue; }
+        found.slot_of[slot.expert] = none;
+        slot = {};
+    }
+    routed::State now;
+    if (Status read = read_state(now); !read) { return read.error(); }
+    now.guess_fills = 0;
+    if (Status written = exchange(std::span{found.slot_of}, tables.slot_of, false); !written) {
+        return written.error();
+    }
+    if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }
+    if (Status written = exchange(std::span{&now, 1}, tables.state, false); !written) { return written.error(); }
+    return found;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::try_begin_prefill(std::uint32_t ring) {
+    State& state = *state_;
+    if (state.is_prefilling) { return Error{ErrorKind::wrong_state, "a prefill has begun already"}; }
+    if (Status idle = state.device->synchronize(); !idle) { return idle; }
+    if (Status fine = state.take_mistake(); !fine) { return fine; }
+    const bool is_whole = state.slots == state.experts;
+    const std::uint32_t wanted = ring == 0 ? 16 : ring;
+    auto found = state.take_ring(is_whole ? (std::min)(wanted, 2U) : (std::max)(wanted, 2U));
+    if (!found) { return found.error(); }
+    const auto half = static_cast<std::uint32_t>(found->ring.size() / 2);
+    std::vector<const std::byte*> addresses(state.experts);
+    state.groups.clear();
+    state.first_group.assign(1, 0);
+    const auto address_of = [&](std::uint32_t slot) { return state.tables.pool + slot * state.tables.slot_bytes; };
+    for (std::uint32_t layer = 0; layer < state.tables.layers; ++layer) {
+        for (std::uint32_t expert = state.first_expert[layer]; expert < state.first_expert[layer + 1]; ++expert) {
+            const std::uint32_t at = found->slot_of[expert];
+            const bool is_new = expert == state.first_expert[layer];
+            if (is_new || (at == none && half > 0 && state.groups.back().copies.size() == half)) {
+                state.groups.push_back({layer, expert, expert, {}});
+            }
+            auto& group = state.groups.back();
+            group.last = expert + 1;
+            if (at != none) {
+                addresses[expert] = address_of(at);
+            } else if (half == 0) {  // one slot: kernels read host memory
+                addresses[expert] = state.source_host[expert];
+            } else {
+                const std::size_t place = group.copies.size() + (state.groups.size() - 1) % 2 * half;
+                std::byte* const to = address_of(found->ring[place]);
+                addresses[expert] = to;
+                group.copies.push_back({to, state.source_host[expert], state.source_bytes[expert]});
+            }
+        }
+        state.first_group.push_back(static_cast<std::uint32_t>(state.groups.size()));
+    }
+    if (Status written = state.exchange(std::span{addresses}, state.all_addresses, false); !written) { return written; }
+    state.in_half = {none, none};
+    state.is_prefilling = true;
+    return {};
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::State::bring_group(std::uint32_t group, std::uint32_t half, Stream stream) {
+    in_half[half] = none;
+    if (Status recorded = device->record(fork, stream); !recorded) { return recorded; }
+    if (Status waited = device->wait(side, fork); !waited) { return waited; }
+    if (!groups[group].copies.empty()) {
+        if (Status copied = device->copy(groups[group].copies, side); !copied) { return copied; }
+    }
+    Status recorded = device->record(arrived[half], side);
+    if (recorded) { in_half[half] = group; }
+    return recorded;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+auto RoutedExperts<D, P>::try_acquire(std::uint32_t layer, std::uint32_t group, Stream stream) -> Result<Group> {
+    State& state = *state_;
+    if (!state.is_prefilling) {
+        return Error{ErrorKind::wrong_state, "no prefill has begun: call try_begin_prefill()"};
+    }
+    if (layer >= state.tables.layers || group >= prefill_groups(layer)) {
+        return Error{ErrorKind::invalid_argument,
+                     "layer " + std::to_string(layer) + " has no group " + std::to_string(group)};
+    }
+    const std::uint32_t wanted = state.first_group[layer] + group, half = wanted % 2;
+    if (state.in_half[half] != wanted) {
+        if (Status brought = state.bring_group(wanted, half, stream); !brought) { return brought.error(); }
+    }
+    // What follows in the other half: its last group has been read by what the stream has so far.
+    const std::uint32_t next = wanted + 1;
+    if (next < state.groups.size() && state.in_half[1 - half] != next) {
+        if (Status brought = state.bring_group(next, 1 - half, stream); !brought) { return brought.error(); }
+    }
+    if (Status waited = state.device->wait(stream, state.arrived[half]); !waited) { return waited.error(); }
+    const auto& there = state.groups[wanted];
+    const std::uint32_t first = state.first_expert[layer];
+    return Group{there.first - first, there.last - first, state.all_addresses + first};
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::try_end_prefill() {
+    State& state = *state_;
+    if (!state.is_prefilling) { return Error{ErrorKind::wrong_state, "no prefill has begun"}; }
+    if (Status idle = state.device->synchronize(); !idle) { return idle; }
+    state.is_prefilling = false;
+    return {};
+}
+
+template <VirtualMemoryDevice D, Policy P>
 Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
     State& state = *state_;
     D& device = *state.device;
+    if (state.is_prefilling) {
+        return Error{ErrorKind::wrong_state, "a prefill has begun: the budget changes after try_end_prefill()"};
+    }
     if (Status idle = device.synchronize(); !idle) { return idle.error(); }
     const std::uint64_t held = state.memory_bytes + state.pool.held_bytes();
     BudgetContext context = state.context(wanted.kind());
