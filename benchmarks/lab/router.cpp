@@ -23,6 +23,7 @@
 #include "benchmarks/lab/registry.hpp"
 #include "benchmarks/lab/table.hpp"
 #include "benchmarks/lab/trace/replay.hpp"
+#include "benchmarks/lab/trace/replay_routed.hpp"
 #include "benchmarks/lab/trace/trace.hpp"
 #include "residency/model/use_order.hpp"
 
@@ -37,7 +38,7 @@ struct Options : CommonOptions {
     std::string trace;
     std::string format{"route"};
     std::vector<std::string> shares{"6", "12.5", "25"};
-    std::vector<std::string> policies{"lru", "lru/layer", "lfu/layer", "s3fifo", "expecteduse", "belady"};
+    std::vector<std::string> policies{"lru", "lru/layer", "lfu/layer", "s3fifo", "expecteduse", "kernels", "belady"};
 };
 
 struct Row {
@@ -47,6 +48,16 @@ struct Row {
     double share;  ///< of all experts, in percent
     CacheCounts counts;
 };
+
+/// What the kernels of a RoutedExperts decide, by its default policy.
+const Evictor kernels{"kernels", false, {}, [](const StepsJob& job) {
+                          return lab::trace::replay_routed<residency::routed::ExpectedUse>(
+                              job.trace, job.capacity_bytes, job.first_counted);
+                      }};
+const Evictor& evictor_of(const std::string& name) {
+    if (name == kernels.name) { return kernels; }
+    return *std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
+}
 
 /// The steps of a trace up to where the layers come round again: the prompt, in a router's.
 std::size_t first_round(const Trace& trace) {
@@ -152,7 +163,9 @@ void print_table(const Trace& trace, const std::vector<Row>& rows, std::size_t s
         for (std::size_t i = begin; i < begin + shares; ++i) { cells.push_back(fixed(hits(rows[i].counts), 1)); }
         table.add(std::move(cells));
     }
-    std::cout << table.aligned() << "/layer: each layer has its share for itself\n* knows the whole trace\n";
+    std::cout << table.aligned()
+              << "/layer: each layer has its share for itself\nkernels: what RoutedExperts decides on the device\n* "
+                 "knows the whole trace\n";
 }
 
 void run(const Options& options) {
@@ -164,12 +177,10 @@ void run(const Options& options) {
     std::vector<Row> rows;
     for (const std::string& policy : options.policies) {
         const std::string name = policy.substr(0, policy.find('/'));
-        const auto found =
-            std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
         const bool is_by_layer = name != policy;
         if (is_by_layer && layers.empty()) { layers = layers_of(*trace, first_counted); }
         for (const std::string& share : options.shares) {
-            rows.push_back({policy, &*found, is_by_layer, share_of(share).value_or(0), {}});
+            rows.push_back({policy, &evictor_of(name), is_by_layer, share_of(share).value_or(0), {}});
         }
     }
     std::optional<residency::Error> failure;
@@ -192,7 +203,7 @@ void run(const Options& options) {
 
 void add_router_command(CLI::App& app) {
     auto options = std::make_shared<Options>();
-    std::vector<std::string> names;
+    std::vector<std::string> names{kernels.name};
     for (const Evictor& each : evictors()) {
         names.push_back(each.name);
         names.push_back(each.name + "/layer");

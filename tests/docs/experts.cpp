@@ -13,7 +13,9 @@
 #include "residency/model/trace_writer.hpp"
 #include "residency/packed_experts.hpp"
 #include "residency/residency.hpp"
+#include "residency/routed/routed_experts.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "residency/simulation/simulated_server.hpp"
 #include "residency/simulation/simulated_unpacker.hpp"
 #include "tests/docs/model.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -142,5 +144,81 @@ TEST_CASE("docs/experts.md: packed experts") {
         CHECK(weights.statistics().total.fetched_bytes < right * expert_bytes * 7 / 10);
     }
     unwrap(gpu.destroy_stream(stream));
+    CHECK(gpu.report_count() == 0);
+}
+
+TEST_CASE("docs/experts.md: the router is on the device") {
+    Gpu gpu;
+    const auto stream = unwrap(gpu.create_stream());
+    auto* const host = static_cast<std::byte*>(unwrap(gpu.allocate_host(layers * experts_per_layer * expert_bytes)));
+    std::memset(host, 7, layers * experts_per_layer * expert_bytes);
+    auto* const choices =
+        static_cast<std::int32_t*>(unwrap(gpu.allocate((1 + layers) * chosen * sizeof(std::int32_t))));
+    std::int32_t* const guesses = choices + chosen;
+    {
+        const auto held = HostBytes::borrow({host, layers * experts_per_layer * expert_bytes}, HostMemory::pinned);
+        CatalogBuilder builder;
+        std::vector<std::vector<WeightId>> experts;
+        for (std::uint32_t layer = 0; layer < layers; ++layer) {
+            const std::string name = "layers." + std::to_string(layer) + ".experts";
+            builder.add(name, dtype::u8, {experts_per_layer, expert_bytes},
+                        HostSource{held, layer * experts_per_layer * expert_bytes});
+            experts.push_back(builder.split(name));
+        }
+        const Catalog catalog = builder.build();
+
+        const SimulatedServer server;  // on a GPU: a CudaServer
+        RoutedExperts<Gpu> cache{
+            gpu, catalog, experts, {.budget = Budget::parse("50%"), .server = &server, .choices = chosen}};
+
+        std::uint64_t read = 0;
+        const auto router = [&](std::uint32_t layer, std::int32_t* to) {
+            unwrap(gpu.launch(
+                stream,
+                {.name = "router", .reads = {}, .writes = {{to, chosen * sizeof(std::int32_t)}}, .body = [layer, to] {
+                     to[0] = static_cast<std::int32_t>(layer);
+                     to[1] = 5;
+                 }}));
+        };
+        const auto products = [&](const routed::Served& served) {
+            unwrap(gpu.launch(stream, {.name = "products", .reads = {}, .writes = {}, .body = [&read, served] {
+                                           for (std::uint32_t i = 0; i < chosen; ++i) {
+                                               read += *served.addresses[i] == std::byte{7};
+                                           }
+                                       }}));
+        };
+        unwrap(gpu.begin_capture(stream));
+        for (std::uint32_t layer = 0; layer < layers; ++layer) {
+            router(layer, choices);
+            const auto served = cache.serve(layer, {choices, chosen}, stream);
+            if (layer + 1 < layers) {  // the next layer's router on this layer's input
+                std::int32_t* const likely = guesses + layer * chosen;
+                router(layer + 1, likely);
+                cache.guess(layer + 1, {likely, chosen}, stream);
+            }
+            products(served);  // kernels that read served.addresses[0 … chosen − 1]
+        }
+        cache.join(stream);
+        const auto token = unwrap(gpu.end_capture(stream));
+        for (int i = 0; i < 20; ++i) { unwrap(gpu.launch(token, stream)); }
+
+        const routed::Statistics statistics = cache.statistics();
+        CHECK(read == std::uint64_t{20} * layers * chosen);
+        CHECK(statistics.total.hits > statistics.total.misses);
+
+        cache.begin_prefill();
+        for (std::uint32_t layer = 0; layer < layers; ++layer) {
+            for (std::uint32_t group = 0; group < cache.prefill_groups(layer); ++group) {
+                const auto there = cache.acquire(layer, group, stream);
+                // kernels that read there.addresses[there.first … there.last − 1], each an expert of the layer
+                static_cast<void>(there);
+            }
+        }
+        cache.end_prefill();
+        unwrap(gpu.destroy_graph(token));
+    }
+    unwrap(gpu.deallocate(choices));
+    unwrap(gpu.destroy_stream(stream));
+    unwrap(gpu.deallocate_host(host));
     CHECK(gpu.report_count() == 0);
 }

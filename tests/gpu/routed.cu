@@ -95,7 +95,7 @@ struct Fixture {
         check(cudaMemcpy(on_device, choices.data(), size, cudaMemcpyHostToDevice));
         check(cudaMemcpy(guesses_on_device, guesses.data(), size, cudaMemcpyHostToDevice));
         check(cudaMalloc(&token, sizeof *token));
-        check(cudaMalloc(&routed, 2 * count * sizeof *routed));
+        check(cudaMalloc(&routed, (1 + layers) * count * sizeof *routed));
         check(cudaMalloc(&wrong, sizeof *wrong));
         check(cudaMemset(token, 0, sizeof *token));
         check(cudaMemset(wrong, 0, sizeof *wrong));
@@ -121,8 +121,9 @@ struct Fixture {
             route<<<1, 1024, 0, stream>>>(on_device, token, layer, count, routed);
             const auto served = must(cache.try_serve(layer, {routed, count}, stream));
             if (guesses_too && layer + 1 < layers) {
-                route<<<1, 1024, 0, stream>>>(guesses_on_device, token, layer + 1, count, routed + count);
-                must(cache.try_guess(layer + 1, {routed + count, count}, stream));
+                std::int32_t* const likely = routed + (1 + layer) * count;
+                route<<<1, 1024, 0, stream>>>(guesses_on_device, token, layer + 1, count, likely);
+                must(cache.try_guess(layer + 1, {likely, count}, stream));
             }
             compare<<<count, 256, 0, stream>>>(served.addresses, served.slots, served.base, served.slot_bytes,
                                                on_device, token, layer, view, wrong);

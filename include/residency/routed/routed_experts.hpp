@@ -91,7 +91,7 @@ struct Statistics {
 ///     RoutedExperts<CudaDevice> cache{gpu, catalog, experts, {.budget = Budget::parse("50%"), .server = &server, .choices = 6}};
 ///     …
 ///     router<<<…, stream>>>(…, choices);                      // int32 or int64, in device memory
-///     auto served = unwrap(cache.try_serve(layer, {choices, 6}, stream));
+///     const auto served = cache.serve(layer, {choices, 6}, stream);
 ///     products<<<…, stream>>>(served.addresses, …);           // or served.slots
 ///
 /// Slots are equal, one for an expert of any layer. Experts lie in pinned host memory. Everything else of the model belongs to a Residency
@@ -141,7 +141,7 @@ public:
     /// than Options::choices, or an earlier call had a choice that its layer has not; the device's own.
     [[nodiscard]] Result<Served> try_serve(std::uint32_t layer, const Choices& choices, Stream stream);
     /// Says which experts of a layer are likely to be chosen next. They are brought beside what follows on the stream, and no longer than
-    /// until the next call of try_serve(). Does not block. After the last one of a capture comes try_join(). Errors: as try_serve().
+    /// until the next call of try_serve(). The choices stay as they are until that call has run: give each layer memory of its own. Does not block. After the last one of a capture comes try_join(). Errors: as try_serve().
     [[nodiscard]] Status try_guess(std::uint32_t layer, const Choices& choices, Stream stream);
     /// What follows on the stream comes after what guesses bring. A capture needs it at its end.
     [[nodiscard]] Status try_join(Stream stream);
@@ -172,6 +172,25 @@ public:
     /// Blocks until the device is idle. Another budget: with fewer slots, what is in the others leaves. On failure the old one is in force.
     /// Errors: budget; out_of_memory; the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget);
+#if RESIDENCY_EXCEPTIONS
+    /// As the functions above, but throw Exception.
+    /// @{
+    [[nodiscard]] Served serve(std::uint32_t layer, const Choices& choices, Stream stream) {
+        return unwrap(try_serve(layer, choices, stream));
+    }
+    void guess(std::uint32_t layer, const Choices& choices, Stream stream) {
+        unwrap(try_guess(layer, choices, stream));
+    }
+    void join(Stream stream) { unwrap(try_join(stream)); }
+    [[nodiscard]] Statistics statistics() { return unwrap(try_statistics()); }
+    void begin_prefill(std::uint32_t ring = 0) { unwrap(try_begin_prefill(ring)); }
+    [[nodiscard]] Group acquire(std::uint32_t layer, std::uint32_t group, Stream stream) {
+        return unwrap(try_acquire(layer, group, stream));
+    }
+    void end_prefill() { unwrap(try_end_prefill()); }
+    BudgetChange set_budget(const Budget& wanted) { return unwrap(try_set_budget(wanted)); }
+    /// @}
+#endif
     /// The budget in force.
     [[nodiscard]] const ResolvedBudget& budget() const noexcept { return state_->budget; }
     /// Experts that the budget holds.
