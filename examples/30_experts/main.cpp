@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A mixture of experts at Mixtral's widths, 4 of its layers, on a GPU where there is one; at a thirty-second of the widths on the
 // simulated device. 8 experts a layer, fused in one tensor in the file and split here, so that each travels alone; 2 of them for each
-// batch of tokens, known to the host only when the router before them has run. Half of the experts fit. The router's guess for the
+// batch of tokens, known when the router before them has run, and one that every token reads. Half of the experts fit. The router's guess for the
 // next layer is the prefetcher's hint: what is guessed travels while the GPU computes. Exits with 0 if the results of every composition
 // equal those of the resident run bit for bit, with 1 if not, with 2 for bad input.
 #include <CLI/CLI.hpp>
@@ -32,9 +32,10 @@ Results run_on([[maybe_unused]] bool on_gpu, bool packed) {
 void print(const Outcome& each, std::uint32_t passes) {
     const auto text = [](std::uint64_t count) { return std::to_string(count); };
     const residency::Counters& all = each.counters;
-    std::printf("%-20s %6.0f MiB %10.1f MiB %8s %11s %8s %9.3f ms\n", each.name.c_str(), mib(each.held_bytes),
+    std::printf("%-22s %6.0f MiB %10.1f MiB %8s %11s %8s ", each.name.c_str(), mib(each.held_bytes),
                 mib(all.fetched_bytes) / passes, text(all.hits).c_str(), text(all.prefetch_hits).c_str(),
-                text(all.demand_misses).c_str(), each.milliseconds);
+                text(all.demand_misses).c_str());
+    std::printf(each.milliseconds > 0 ? "%9.3f ms\n" : "   not known\n", each.milliseconds);
 }
 
 bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -43,12 +44,13 @@ bool equal_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 /// Whether everything is as it has to be.
 bool report(const Comparison& all, const Sizes& sizes) {
-    std::printf("\n%-20s %10s %14s %8s %11s %8s %12s\n",
+    std::printf("\n%-22s %10s %14s %8s %11s %8s %12s\n",
                 (std::to_string(all.batch) + (all.batch == 1 ? " token" : " tokens") + " a pass").c_str(), "held",
                 "copied a pass", "hits", "prefetched", "missed", "a pass");
     const auto& expected = all.resident.output;
     bool right = std::ranges::all_of(expected, [](float value) { return std::isfinite(value); });
-    std::vector<const Outcome*> outcomes{&all.resident, &all.hinted, &all.unhinted, &all.cached};
+    std::vector<const Outcome*> outcomes{&all.resident, &all.hinted,  &all.unhinted,
+                                         &all.cached,   &all.guessed, &all.routed};
     for (const Outcome& each : all.packed) { outcomes.push_back(&each); }
     for (const Outcome* each : outcomes) {
         print(*each, sizes.passes);

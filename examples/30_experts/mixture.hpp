@@ -16,6 +16,7 @@
 namespace experts {
 
 inline constexpr std::uint32_t experts_a_layer = 8, chosen = 2;  // of each token
+inline constexpr std::uint32_t read_a_layer = chosen + 1;        // and one that every token reads
 
 struct Sizes {
     std::uint32_t layers = 0, hidden = 0, inner = 0;
@@ -54,26 +55,58 @@ __host__ __device__
     bits = (bits ^ (bits >> 27U)) * 0x94D049BB133111EBU;
     return float(bits >> 40U) / 16777216.0F - 0.5F;
 }
-/// The scores of this layer's experts, then those of the next one's on the same x: a guess, as x changes little. The first token
-/// chooses for all of its batch.
+/// The scores of this layer's experts, then those of the next one's on the same x: a guess, as x changes little.
 struct Route {
     const float* x = nullptr;
     const Bf16 *here = nullptr, *next = nullptr;  ///< experts × hidden
     float* scores = nullptr;
     std::uint32_t hidden = 0;
 };
-/// values[token][e][i] = share · silu(gate x) · up x, of the chosen experts; x at length one.
+/// The experts of the highest scores, for all tokens of the batch, and their shares; then the likely ones of the next layer.
+struct Choose {
+    const float* scores = nullptr;
+    std::int32_t* choices = nullptr;  ///< chosen, then as many of the next layer
+    float* shares = nullptr;          ///< chosen
+};
+#ifdef __CUDACC__
+__host__ __device__
+#endif
+    inline std::int32_t
+    best_of(const float* scores, std::int32_t but) {
+    std::int32_t best = but == 0 ? 1 : 0;
+    for (std::int32_t e = best + 1; e < std::int32_t{experts_a_layer}; ++e) {
+        if (e != but && scores[e] > scores[best]) { best = e; }
+    }
+    return best;
+}
+/// The experts that a layer's tokens read: those that were chosen, and one that all tokens share. Each is gate and up, inner × hidden, and
+/// down, hidden × inner.
+struct ReadExperts {
+    const Bf16* at[chosen] = {};              ///< where the host knows what was chosen
+    const std::byte* const* table = nullptr;  ///< in device memory, where the device knows it; null: `at`
+    const Bf16* shared = nullptr;
+
+#ifdef __CUDACC__
+    __host__ __device__
+#endif
+        [[nodiscard]] const Bf16*
+        operator[](std::uint32_t e) const {
+        if (e == chosen) { return shared; }
+        return table != nullptr ? reinterpret_cast<const Bf16*>(table[e]) : at[e];
+    }
+};
+/// values[token][e][i] = share · silu(gate x) · up x, of the experts that are read; x at length one. The shared one has share 1.
 struct Expand {
     const float* x = nullptr;
-    std::array<const Bf16*, chosen> gate{}, up{};  ///< inner × hidden
-    std::array<float, chosen> shares{};
+    ReadExperts experts;
+    const float* shares = nullptr;
     float* values = nullptr;
     std::uint32_t batch = 0, hidden = 0, inner = 0;
 };
 /// x += the experts' down · values.
 struct Reduce {
     const float* values = nullptr;
-    std::array<const Bf16*, chosen> down{};  ///< hidden × inner
+    ReadExperts experts;
     float* x = nullptr;
     std::uint32_t batch = 0, hidden = 0, inner = 0;
 };
@@ -81,6 +114,7 @@ struct Reduce {
 /// The kernels on the host's processor.
 void compute(const Embed& o);
 void compute(const Route& o);
+void compute(const Choose& o);
 void compute(const Expand& o);
 void compute(const Reduce& o);
 
@@ -90,11 +124,12 @@ void compute(const Reduce& o);
 }
 [[nodiscard]] inline std::chrono::nanoseconds roofline(const Embed&) { return std::chrono::microseconds{2}; }
 [[nodiscard]] inline std::chrono::nanoseconds roofline(const Route&) { return std::chrono::microseconds{3}; }
+[[nodiscard]] inline std::chrono::nanoseconds roofline(const Choose&) { return std::chrono::microseconds{2}; }
 [[nodiscard]] inline std::chrono::nanoseconds roofline(const Expand& o) {
-    return slow_roofline(2.0 * chosen * o.batch * o.inner * o.hidden);
+    return slow_roofline(2.0 * read_a_layer * o.batch * o.inner * o.hidden);
 }
 [[nodiscard]] inline std::chrono::nanoseconds roofline(const Reduce& o) {
-    return slow_roofline(1.0 * chosen * o.batch * o.inner * o.hidden);
+    return slow_roofline(1.0 * read_a_layer * o.batch * o.inner * o.hidden);
 }
 
 /// What one composition did in the passes that are measured.
@@ -103,13 +138,14 @@ struct Outcome {
     std::vector<float> output;  ///< x after the last layer, token after token
     residency::Counters counters;
     std::uint64_t held_bytes = 0;
-    double milliseconds = 0;    ///< a pass
+    double milliseconds = 0;    ///< a pass; 0: not known
     std::uint64_t guessed = 0;  ///< of the experts, by the layer before
 };
 /// All of them at one size of batches.
 struct Comparison {
     std::uint32_t batch = 0;
     Outcome resident, hinted, unhinted, cached;
+    Outcome guessed, routed;      ///< the router stays on the device: with guesses, and without
     std::vector<Outcome> packed;  ///< with --packed: with hints, and without
 };
 struct Results {

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
 #include <span>
 #include <string>
 #include <thread>
@@ -19,14 +18,16 @@
 
 #include "mixture.hpp"
 #include "residency/packed_experts.hpp"
+#include "residency/planned.hpp"
 #include "residency/residency.hpp"
+#include "residency/routed/routed_experts.hpp"
 
 namespace experts {
 
-/// The model in pinned host memory: fused experts of each layer, streamed; routers, resident.
+/// The model in pinned host memory: fused experts of each layer, streamed; routers and shared experts, resident.
 struct Mixture {
     residency::Catalog catalog;
-    std::vector<residency::WeightId> routers;                             ///< by layer
+    std::vector<residency::WeightId> routers, shared;                     ///< by layer
     std::vector<std::array<residency::WeightId, experts_a_layer>> parts;  ///< by layer: its experts
     std::vector<std::uint32_t> layer_of;                                  ///< of each storage
 };
@@ -50,7 +51,7 @@ template <class Backend>
 Mixture make_mixture(Backend& backend, const Sizes& sizes) {
     using namespace residency;
     const std::size_t router = std::size_t{experts_a_layer} * sizes.hidden;
-    const std::size_t count = sizes.layers * (experts_a_layer * sizes.expert() + router);
+    const std::size_t count = sizes.layers * ((experts_a_layer + 1) * sizes.expert() + router);
     const std::span<Bf16> weights{backend.memory().template pinned<Bf16>(count), count};
     fill(weights);
     const auto held = HostBytes::borrow(std::as_bytes(weights), HostMemory::pinned);
@@ -65,12 +66,15 @@ Mixture make_mixture(Backend& backend, const Sizes& sizes) {
     for (std::uint32_t layer = 0; layer < sizes.layers; ++layer) {
         const std::string prefix = "layers." + std::to_string(layer) + ".";
         model.routers.push_back(add(prefix + "router", {experts_a_layer, sizes.hidden}, router));
+        model.shared.push_back(add(prefix + "shared", {3, sizes.inner, sizes.hidden}, sizes.expert()));
         // In the file all experts of a layer are one tensor; each travels alone.
         add(prefix + "experts", {experts_a_layer, 3, sizes.inner, sizes.hidden}, experts_a_layer * sizes.expert());
         const auto parts = builder.split(prefix + "experts");
         std::ranges::copy(parts, model.parts.emplace_back().begin());
     }
-    model.catalog = builder.build().with_placement(std::span<const WeightId>{model.routers}, Placement::resident);
+    model.catalog = builder.build()
+                        .with_placement(std::span<const WeightId>{model.routers}, Placement::resident)
+                        .with_placement(std::span<const WeightId>{model.shared}, Placement::resident);
     model.layer_of.assign(model.catalog.storages().size(), sizes.layers);
     for (std::uint32_t layer = 0; layer < sizes.layers; ++layer) {
         for (const WeightId id : model.parts[layer]) { model.layer_of[index(model.catalog.storage_of(id))] = layer; }
@@ -80,20 +84,12 @@ Mixture make_mixture(Backend& backend, const Sizes& sizes) {
 
 /// What lies on the device beside the weights.
 struct State {
-    float *x = nullptr, *values = nullptr, *scores = nullptr, *scores_on_host = nullptr, *x_on_host = nullptr;
+    float *x = nullptr, *values = nullptr, *scores = nullptr, *shares = nullptr, *x_on_host = nullptr;
+    std::int32_t *choices = nullptr, *choices_on_host = nullptr;  ///< of each layer, and likely ones of the next
 };
 
-[[nodiscard]] inline std::array<std::uint32_t, experts_a_layer> ranked(const float* scores) {
-    std::array<std::uint32_t, experts_a_layer> order{};
-    std::iota(order.begin(), order.end(), 0U);
-    std::ranges::sort(order, [&](std::uint32_t a, std::uint32_t b) {
-        return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
-    });
-    return order;
-}
-
 /// Batch after batch, all of them twice: the first time, which loads what is there to be loaded, is not counted. The host reads each
-/// router's scores before it knows which experts to ask for.
+/// router's choice before it knows which experts to ask for.
 template <class Weights, class Backend>
 Outcome generate(Backend& backend, const Mixture& model, const residency::Catalog& catalog, const Sizes& sizes,
                  std::uint32_t batch, const State& state, std::string name, typename Weights::Options options,
@@ -115,7 +111,7 @@ Outcome generate(Backend& backend, const Mixture& model, const residency::Catalo
         }
         backend.launch("embed", Embed{state.x, run % sizes.passes * batch, batch, sizes.hidden});
         auto pass = weights.begin(backend.stream());
-        std::array<std::uint32_t, experts_a_layer> guess{};
+        std::array<std::int32_t, chosen> guess{};
         for (std::uint32_t layer = 0; layer < sizes.layers; ++layer) {
             const std::uint32_t after = (layer + 1) % sizes.layers;
             {
@@ -123,45 +119,39 @@ Outcome generate(Backend& backend, const Mixture& model, const residency::Catalo
                 const auto lease = pass.acquire({here, next});
                 backend.launch("router", Route{state.x, lease.template get<Bf16>(here), lease.template get<Bf16>(next),
                                                state.scores, sizes.hidden});
+                backend.launch("choose", Choose{state.scores, state.choices, state.shares});
             }
-            const Copy read{state.scores_on_host, state.scores, 2 * experts_a_layer * sizeof(float)};
+            const Copy read{state.choices_on_host, state.choices, 2 * chosen * sizeof(std::int32_t)};
             unwrap(device.copy({&read, 1}, backend.stream()));
             pass.wait();  // while guesses travel
 
-            const auto order = ranked(state.scores_on_host);
-            for (std::uint32_t i = 0; layer > 0 && i < chosen; ++i) {
-                outcome.guessed += order[i] == guess[0] || order[i] == guess[1];
-            }
-            guess = ranked(state.scores_on_host + experts_a_layer);
             std::array<WeightId, chosen> needed{};
-            std::array<float, chosen> shares{};
-            float total = 0;
             for (std::uint32_t i = 0; i < chosen; ++i) {
-                needed[i] = model.parts[layer][order[i]];
-                total += shares[i] = std::exp(state.scores_on_host[order[i]] - state.scores_on_host[order[0]]);
+                const std::int32_t choice = state.choices_on_host[i];
+                outcome.guessed += layer > 0 && (choice == guess[0] || choice == guess[1]);
+                needed[i] = model.parts[layer][std::size_t(choice)];
             }
-            for (float& share : shares) { share /= total; }
+            std::copy_n(state.choices_on_host + chosen, chosen, guess.begin());
 
             const auto lease = pass.acquire(std::span<const WeightId>{needed});
             if constexpr (requires { weights.prefetcher().hint(std::span<const prefetch::Hint>{}); }) {
                 if (hints) {  // after the acquisition, so that the copies of this layer come first
                     std::array<prefetch::Hint, chosen> likely{};
                     for (std::uint32_t i = 0; i < chosen; ++i) {
-                        likely[i] = {.storage = catalog.storage_of(model.parts[after][guess[i]]),
+                        likely[i] = {.storage = catalog.storage_of(model.parts[after][std::size_t(guess[i])]),
                                      .probability = i == 0 ? 0.9F : 0.8F};
                     }
                     unwrap(weights.prefetcher().hint(likely));
                 }
             }
-            Expand expand{state.x, {}, {}, shares, state.values, batch, sizes.hidden, sizes.inner};
-            Reduce reduce{state.values, {}, state.x, batch, sizes.hidden, sizes.inner};
-            for (std::uint32_t i = 0; i < chosen; ++i) {
-                expand.gate[i] = lease.template get<Bf16>(needed[i]);
-                expand.up[i] = expand.gate[i] + sizes.expert() / 3;
-                reduce.down[i] = expand.up[i] + sizes.expert() / 3;
-            }
-            backend.launch("expand", expand);
-            backend.launch("reduce", reduce);
+            const WeightId shared = model.shared[layer];
+            const auto always = pass.acquire({shared});
+            ReadExperts experts;
+            for (std::uint32_t i = 0; i < chosen; ++i) { experts.at[i] = lease.template get<Bf16>(needed[i]); }
+            experts.shared = always.template get<Bf16>(shared);
+            backend.launch("expand",
+                           Expand{state.x, experts, state.shares, state.values, batch, sizes.hidden, sizes.inner});
+            backend.launch("reduce", Reduce{state.values, experts, state.x, batch, sizes.hidden, sizes.inner});
         }
         pass.end();
         backend.memory().copy(state.x, state.x_on_host, numbers, backend.stream());
@@ -171,6 +161,85 @@ Outcome generate(Backend& backend, const Mixture& model, const residency::Catalo
     outcome.counters = weights.statistics().total - before;
     outcome.held_bytes = weights.statistics().held_bytes;
     if (weights.failure()) { throw_error(*weights.failure()); }
+    return outcome;
+}
+
+/// The same with the router on the device: all layers of a pass are one graph. Routers and shared experts belong to a Residency beside the cache.
+template <class Backend>
+Outcome generate_in_graph(Backend& backend, const Mixture& model, const Sizes& sizes, std::uint32_t batch,
+                          const State& state, std::string name, std::uint64_t budget_bytes, bool guesses) {
+    using namespace residency;
+    using Device = typename Backend::Device;
+    auto& device = backend.device();
+    ScheduleBuilder steps{model.catalog};
+    std::vector<std::vector<WeightId>> experts;
+    for (std::uint32_t layer = 0; layer < sizes.layers; ++layer) {
+        steps.step({model.routers[layer], model.routers[(layer + 1) % sizes.layers], model.shared[layer]});
+        experts.emplace_back(model.parts[layer].begin(), model.parts[layer].end());
+    }
+    Planned<Device> rest{device, model.catalog, {.budget = Budget::bytes(0), .schedule = steps.build()}};
+    RoutedExperts<Device> cache{device,
+                                model.catalog,
+                                experts,
+                                {.budget = Budget::bytes(budget_bytes - rest.statistics().held_bytes),
+                                 .server = &backend.server(),
+                                 .choices = chosen}};
+    rest.drain();  // everything that it has is there now, so that a graph may read it
+
+    const auto layers = [&] {
+        auto pass = rest.begin(backend.stream());
+        for (std::uint32_t layer = 0; layer < sizes.layers; ++layer) {
+            const WeightId here = model.routers[layer], next = model.routers[(layer + 1) % sizes.layers];
+            const auto lease = pass.acquire(rest.schedule()[layer]);
+            std::int32_t* const choices = state.choices + layer * 2 * chosen;
+            backend.launch("router", Route{state.x, lease.template get<Bf16>(here), lease.template get<Bf16>(next),
+                                           state.scores, sizes.hidden});
+            backend.launch("choose", Choose{state.scores, choices, state.shares});
+            const auto served = cache.serve(layer, {choices, chosen}, backend.stream());
+            if (guesses && layer + 1 < sizes.layers) {
+                cache.guess(layer + 1, {choices + chosen, chosen}, backend.stream());
+            }
+            const ReadExperts read{{}, served.addresses, lease.template get<Bf16>(model.shared[layer])};
+            backend.launch("expand",
+                           Expand{state.x, read, state.shares, state.values, batch, sizes.hidden, sizes.inner});
+            backend.launch("reduce", Reduce{state.values, read, state.x, batch, sizes.hidden, sizes.inner});
+        }
+        if (guesses) { cache.join(backend.stream()); }
+    };
+    backend.launch("embed", Embed{state.x, 0, batch, sizes.hidden});
+    layers();  // loads what is there to be loaded
+    unwrap(device.synchronize(backend.stream()));
+    unwrap(device.begin_capture(backend.stream()));
+    layers();
+    const auto graph = unwrap(device.end_capture(backend.stream()));
+
+    Outcome outcome;
+    outcome.name = std::move(name);
+    const std::size_t numbers = std::size_t{batch} * sizes.hidden;
+    auto begin = device.host_time();
+    routed::Counters before;
+    for (std::uint32_t run = 0; run < 2 * sizes.passes; ++run) {
+        if (run == sizes.passes) {
+            before = cache.statistics().total;
+            begin = device.host_time();
+            outcome.output.clear();
+        }
+        backend.launch("embed", Embed{state.x, run % sizes.passes * batch, batch, sizes.hidden});
+        unwrap(device.launch(graph, backend.stream()));
+        backend.memory().copy(state.x, state.x_on_host, numbers, backend.stream());
+        outcome.output.insert(outcome.output.end(), state.x_on_host, state.x_on_host + numbers);
+    }
+    if constexpr (Backend::times_fills) {
+        outcome.milliseconds = double((device.host_time() - begin).count()) / 1e6 / sizes.passes;
+    }
+    const routed::Statistics after = cache.statistics();
+    outcome.counters.hits = after.total.hits - before.hits - (after.total.guess_hits - before.guess_hits);
+    outcome.counters.prefetch_hits = after.total.guess_hits - before.guess_hits;
+    outcome.counters.demand_misses = after.total.misses - before.misses;
+    outcome.counters.fetched_bytes =
+        after.total.demand_bytes + after.total.guess_bytes - before.demand_bytes - before.guess_bytes;
+    outcome.held_bytes = after.held_bytes + rest.statistics().held_bytes;
+    unwrap(device.destroy_graph(graph));
     return outcome;
 }
 
@@ -186,9 +255,11 @@ Results run_all(Backend& backend, const Sizes& sizes, bool packs) {
     const std::size_t most = *std::ranges::max_element(sizes.batches);
     State state;
     state.x = memory.template on_device<float>(most * sizes.hidden);
-    state.values = memory.template on_device<float>(most * chosen * sizes.inner);
+    state.values = memory.template on_device<float>(most * read_a_layer * sizes.inner);
     state.scores = memory.template on_device<float>(2 * experts_a_layer);
-    state.scores_on_host = memory.template pinned<float>(2 * experts_a_layer);
+    state.shares = memory.template on_device<float>(chosen);
+    state.choices = memory.template on_device<std::int32_t>(std::size_t{2} * chosen * sizes.layers);
+    state.choices_on_host = memory.template pinned<std::int32_t>(2 * chosen);
     state.x_on_host = memory.template pinned<float>(most * sizes.hidden);
     residency::packed::PackedModel packed;  // the same weights
     if (packs) { packed = residency::packed::pack(backend.device(), model.catalog); }
@@ -201,6 +272,7 @@ Results run_all(Backend& backend, const Sizes& sizes, bool packs) {
         return made;
     };
     const Budget all = Budget::percent_of_weights(1000), half = Budget::percent_of_weights(50);
+    const std::uint64_t half_bytes = (model.catalog.streamed_bytes() + model.catalog.resident_bytes()) / 2;
     Results results;
     results.device = backend.device().name();
     results.sizes = sizes;
@@ -213,12 +285,17 @@ Results run_all(Backend& backend, const Sizes& sizes, bool packs) {
             return generate<Weights>(backend, model, is_packed ? packed.catalog : model.catalog, sizes, batch, state,
                                      name, std::move(how), hints);
         };
+        const auto in_graph = [&](const char* name, bool guesses) {
+            return generate_in_graph(backend, model, sizes, batch, state, name, half_bytes, guesses);
+        };
         results.comparisons.push_back({batch,
                                        run.template operator()<Hinted>("everything resident", options(all), false),
                                        run.template operator()<Hinted>("Experts, with hints", options(half), true),
                                        run.template operator()<Hinted>("Experts, without", options(half), false),
                                        run.template operator()<Plain>(
                                            "Cached", {.budget = half, .policies = {.storages_at_once = chosen}}, false),
+                                       in_graph("RoutedExperts, guesses", true),
+                                       in_graph("RoutedExperts", false),
                                        {}});
         for (const bool hints : {true, false}) {
             if (!packs) { break; }

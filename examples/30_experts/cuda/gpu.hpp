@@ -10,11 +10,13 @@ namespace experts {
 
 class Gpu : public examples::CudaBackend {
 public:
+    static constexpr bool times_fills = true;
     template <class Operation>
     void launch(const char* name, const Operation& operation) {
         timed(name, [&] { examples::check_launch(experts::launch(operation, stream()), name); });
     }
     [[nodiscard]] static const residency::Unpacker<Device>& unpacker() { return experts::unpacker(); }
+    [[nodiscard]] static const auto& server() { return experts::server(); }
 };
 
 }  // namespace experts

@@ -3,6 +3,7 @@
 #include "kernels.hpp"
 
 #include "residency/packed/cuda_unpacker.cuh"
+#include "residency/routed/cuda_server.cuh"
 
 #include <cstddef>
 
@@ -61,6 +62,17 @@ __global__ void route(Route o) {
     const float scale = 0.6F * unit * inverse_length(o.x, o.hidden);
     if (threadIdx.x % 32 == 0) { o.scores[score] = scale * sums[0]; }
 }
+__global__ void choose(Choose o) {
+    for (unsigned of = 0; of < 2; ++of) {
+        const float* const scores = o.scores + of * experts_a_layer;
+        std::int32_t* const to = o.choices + of * chosen;
+        to[0] = best_of(scores, -1);
+        to[1] = best_of(scores, to[0]);
+    }
+    const float second = __expf(o.scores[o.choices[1]] - o.scores[o.choices[0]]);
+    o.shares[0] = 1 / (1 + second);
+    o.shares[1] = second / (1 + second);
+}
 /// A warp for a value of each token of the tile; the experts in the grid's second dimension, the tiles in its third.
 __global__ void __launch_bounds__(threads) expand(const __grid_constant__ Expand o) {
     __shared__ float scales[tile];
@@ -73,14 +85,16 @@ __global__ void __launch_bounds__(threads) expand(const __grid_constant__ Expand
     if (i >= o.inner) { return; }
     const std::size_t row = std::size_t{i} * o.hidden;
     float gates[tile], ups[tile];
-    dots((e == 0 ? o.gate.front() : o.gate.back()) + row, x, o.hidden, o.hidden, tokens, gates);
-    dots((e == 0 ? o.up.front() : o.up.back()) + row, x, o.hidden, o.hidden, tokens, ups);
-    const float share = e == 0 ? o.shares.front() : o.shares.back();
+    const Bf16* const expert = o.experts[e];
+    dots(expert + row, x, o.hidden, o.hidden, tokens, gates);
+    dots(expert + std::size_t{o.inner} * o.hidden + row, x, o.hidden, o.hidden, tokens, ups);
+    const float share = e < chosen ? o.shares[e] : 1;
 #pragma unroll
     for (unsigned t = 0; t < tile; ++t) {
         if (t < tokens && threadIdx.x % 32 == t) {
             const float gate = scales[t] * gates[t], up = scales[t] * ups[t];
-            o.values[(std::size_t{first + t} * chosen + e) * o.inner + i] = share * gate / (1 + __expf(-gate)) * up;
+            o.values[(std::size_t{first + t} * read_a_layer + e) * o.inner + i] =
+                share * gate / (1 + __expf(-gate)) * up;
         }
     }
 }
@@ -90,14 +104,18 @@ __global__ void __launch_bounds__(threads) reduce(const __grid_constant__ Reduce
     const unsigned k = blockIdx.x * warps + threadIdx.x / 32;
     if (k >= o.hidden) { return; }
     const std::size_t row = std::size_t{k} * o.inner;
-    const float* values = o.values + std::size_t{first} * chosen * o.inner;
-    float a[tile], b[tile];
-    dots(o.down.front() + row, values, o.inner, chosen * o.inner, tokens, a);
-    dots(o.down.back() + row, values + o.inner, o.inner, chosen * o.inner, tokens, b);
+    const float* values = o.values + std::size_t{first} * read_a_layer * o.inner;
+    float sums[tile], all[tile] = {};
+    for (unsigned e = 0; e < read_a_layer; ++e) {
+        const Bf16* const down = o.experts[e] + std::size_t{2} * o.inner * o.hidden;
+        dots(down + row, values + std::size_t{e} * o.inner, o.inner, read_a_layer * o.inner, tokens, sums);
+#pragma unroll
+        for (unsigned t = 0; t < tile; ++t) { all[t] += sums[t]; }
+    }
 #pragma unroll
     for (unsigned t = 0; t < tile; ++t) {
         if (t < tokens && threadIdx.x % 32 == t) {
-            o.x[std::size_t{first + t} * o.hidden + k] += 0.1F * unit * rsqrtf(float(o.inner)) * (a[t] + b[t]);
+            o.x[std::size_t{first + t} * o.hidden + k] += 0.1F * unit * rsqrtf(float(o.inner)) * all[t];
         }
     }
 }
@@ -115,8 +133,12 @@ cudaError_t launch(const Route& o, cudaStream_t stream) {
     route<<<blocks(2 * experts_a_layer, warps), threads, 0, stream>>>(o);
     return cudaGetLastError();
 }
+cudaError_t launch(const Choose& o, cudaStream_t stream) {
+    choose<<<1, 1, 0, stream>>>(o);
+    return cudaGetLastError();
+}
 cudaError_t launch(const Expand& o, cudaStream_t stream) {
-    expand<<<dim3(blocks(o.inner, warps), chosen, blocks(o.batch, tile)), threads, 0, stream>>>(o);
+    expand<<<dim3(blocks(o.inner, warps), read_a_layer, blocks(o.batch, tile)), threads, 0, stream>>>(o);
     return cudaGetLastError();
 }
 cudaError_t launch(const Reduce& o, cudaStream_t stream) {
@@ -126,6 +148,10 @@ cudaError_t launch(const Reduce& o, cudaStream_t stream) {
 
 const residency::Unpacker<residency::CudaDevice>& unpacker() {
     static const residency::CudaUnpacker one;
+    return one;
+}
+const residency::routed::Server<residency::CudaDevice, residency::routed::ExpectedUse>& server() {
+    static const residency::CudaServer one;
     return one;
 }
 
