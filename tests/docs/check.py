@@ -48,6 +48,9 @@ def declarations(path):
         if concept or declared:
             name = (concept or declared).group(1 if concept else 2)
             defined = concept or not (line.split("//")[0].rstrip().endswith(";") and "{" not in line)
+            if declared and re.match(r"\s*(<[^>]*>)?::", declared.group(3)):  # a class within one that has its row
+                doc = []
+                continue
             specialised = declared and declared.group(3).lstrip().startswith("<")
             where = [n for scope in scopes for n in scope]
             if defined and (doc or not specialised) and "detail" not in where and "" not in where:

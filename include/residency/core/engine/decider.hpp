@@ -24,11 +24,11 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// Where one storage is. If `address` is not null, its bytes are on the device at `arrival` of the copy stream, unless it is partially
-/// resident.
+/// Where one storage is. Online: if `address` is not null, its bytes are on the device at `arrival` of the copy stream. Planned: the address is
+/// set as long as the plan is in force, and the ChunkStore knows which of its bytes are there.
 struct StorageState {
     /// Written by ChunkStore, StorageAllocations and ResidentStore only.
-    std::byte* address = nullptr;  ///< where it travels to; null: not on the device, and no copy is enqueued
+    std::byte* address = nullptr;  ///< where it travels to; null, online: not on the device, and no copy is enqueued
     /// Written by packed::UnpackMemory only.
     std::byte* unpacked = nullptr;  ///< where kernels read it, unpacked; null: at `address`
     std::uint64_t arrival = 0;      ///< the point of the copy stream after its copy; 0: it has arrived
