@@ -25,7 +25,7 @@ inline residency::plan::Problem problem_of(const Workload& work, const Card& car
     problem.cyclic = work.is_known;
     problem.storage_bytes = work.bytes;
     for (std::uint32_t i = 0; i < work.resident.size(); ++i) {
-        if (work.resident[i]) { problem.pinned.push_back(i); }
+        if (work.resident[i]) { problem.kept.push_back(i); }
     }
     std::vector<std::uint32_t> reads;
     for (std::size_t i = first; i < last; ++i) {

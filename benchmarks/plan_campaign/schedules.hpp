@@ -163,7 +163,7 @@ inline Shape compiled_transformer() {
         return problem.storages() - 1;
     };
     const std::uint32_t embedding = add_storage(48000 * width * 2), cache = add_storage(5 * 2 * 256 * width * 2);
-    problem.pinned = {cache};
+    problem.kept = {cache};
     std::uint32_t layer = 0, query = plan::none;
     for (std::size_t i = 0; kinds[i] != 0; ++i) {
         std::vector<std::uint32_t> reads;

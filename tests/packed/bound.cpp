@@ -55,7 +55,7 @@ UnpackProblem small_problem(Dice& dice) {
         problem.travels.storage_bytes.push_back(is_packed ? raw * percent / 100 : raw);
         problem.unpacked_bytes.push_back(is_packed ? raw : 0);
         problem.must_stay.push_back(dice(0, 15) == 0);
-        if (problem.must_stay.back() && !is_packed) { problem.travels.pinned.push_back(s); }
+        if (problem.must_stay.back() && !is_packed) { problem.travels.kept.push_back(s); }
     }
     problem.step_offsets.push_back(0);
     for (std::uint32_t i = 0; i < steps; ++i) {
@@ -140,7 +140,7 @@ std::optional<double> linear_program(const UnpackProblem& problem, double budget
     };
     std::vector<std::vector<Unpacking>> unpackings(storages);
     std::vector<bool> is_pinned(storages, false), is_read(storages, false);
-    for (const std::uint32_t s : travels.pinned) { is_pinned[s] = true; }
+    for (const std::uint32_t s : travels.kept) { is_pinned[s] = true; }
     for (std::uint32_t i = 0; i < n; ++i) {
         for (const std::uint32_t s : problem.reads(i)) {
             unpackings[s].push_back({i});
@@ -319,7 +319,7 @@ TEST_CASE("without unpacking it is the bound of plans of copies") {
         // The other bound counts whole bytes.
         for (double& seconds : problem.travels.compute_seconds) { seconds = std::floor(seconds); }
         std::uint64_t largest = 0, pinned = 0;
-        for (const std::uint32_t s : problem.travels.pinned) { pinned += problem.travels.storage_bytes[s]; }
+        for (const std::uint32_t s : problem.travels.kept) { pinned += problem.travels.storage_bytes[s]; }
         for (std::uint32_t i = 0; i < problem.travels.steps(); ++i) {
             std::uint64_t bytes = 0;
             for (const std::uint32_t s : problem.travels.reads(i)) { bytes += problem.travels.storage_bytes[s]; }

@@ -75,7 +75,7 @@ TEST_CASE("C25: below the floor, and at it") {
     CHECK(advise(one)->will_not_help());
     CHECK(contains(advise(one)->text, "nothing less than everything works"));
     Problem pinned = stack(4, 2, 1e-3);
-    pinned.pinned = {0, 1, 2, 3};
+    pinned.kept = {0, 1, 2, 3};
     pinned.budget_bytes = 7 * chunk;
     CHECK(advise(pinned)->will_not_help());
 }

@@ -447,7 +447,7 @@ TEST_CASE("no ring of whole chunks is faster than its floor, whichever chunks sh
     CHECK(above_others > rings / 10);
 }
 
-TEST_CASE("pinned storages take their room, and those that no step reads take none") {
+TEST_CASE("kept storages take their room, and those that no step reads take none") {
     plan::Problem problem;
     problem.link.bytes_per_second = 1;
     problem.storage_bytes = {100, 100, 100, 50};
@@ -458,15 +458,15 @@ TEST_CASE("pinned storages take their room, and those that no step reads take no
     for (const bool cyclic : {true, false}) {
         CAPTURE(cyclic);
         problem.cyclic = smaller.cyclic = cyclic;
-        problem.pinned = {};
+        problem.kept = {};
         smaller.storage_bytes[0] = 100;
         CHECK(plan::exact_bound(problem, 200) == doctest::Approx(plan::exact_bound(smaller, 200)));
         CHECK(plan::usual_bound(problem, 200) == doctest::Approx(plan::usual_bound(smaller, 200)));
         smaller.storage_bytes[0] = 0;
-        problem.pinned = {0};
+        problem.kept = {0};
         CHECK(plan::exact_bound(problem, 250) == doctest::Approx(plan::exact_bound(smaller, 150)));
         CHECK(plan::exact_bound(problem, 300) == doctest::Approx(3));
-        problem.pinned = {0, 3};
+        problem.kept = {0, 3};
         CHECK(plan::exact_bound(problem, 300) == doctest::Approx(plan::exact_bound(smaller, 150)));
         CHECK(plan::exact_bound(problem, 350) == doctest::Approx(3));
     }

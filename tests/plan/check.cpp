@@ -182,7 +182,7 @@ TEST_CASE("a plan that streams what must stay is refused, cyclic or one-shot") {
             Dice dice{seed};
             plan::Problem problem = random_problem(dice);
             problem.cyclic = cyclic;
-            problem.pinned.clear();
+            problem.kept.clear();
             const auto floor = plan::make_plan(problem, {.effort = plan::Effort::quick});
             REQUIRE(floor.has_value());
             problem.budget_bytes = floor->floor_bytes();
@@ -195,10 +195,10 @@ TEST_CASE("a plan that streams what must stay is refused, cyclic or one-shot") {
             for (std::uint32_t s = 0; s < problem.storages(); ++s) {
                 const std::uint64_t begin = made->storage_offset(s), end = begin + problem.storage_bytes[s];
                 if (begin >= copy.image_end || end <= copy.image_begin || begin == end) { continue; }
-                problem.pinned = {s};
+                problem.kept = {s};
                 const auto checked = plan::check(*made, problem);
                 REQUIRE_FALSE(checked.has_value());
-                CHECK(checked.error().message().find("pinned storage " + std::to_string(s) + " streams") !=
+                CHECK(checked.error().message().find("kept storage " + std::to_string(s) + " streams") !=
                       std::string::npos);
             }
         }

@@ -58,7 +58,7 @@ TEST_CASE("cells say who reads each chunk first and last") {
                 }
             }
             for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-                const bool stays = std::count(problem.pinned.begin(), problem.pinned.end(), s) != 0;
+                const bool stays = std::count(problem.kept.begin(), problem.kept.end(), s) != 0;
                 each_chunk(s, [&](std::size_t c) {
                     with_bytes[c] = true;
                     filled[c] = filled[c] || stays || readers[s] != 0;
@@ -127,7 +127,7 @@ TEST_CASE("what no step reads raises no floor, takes no room and is in no copy")
         REQUIRE_FALSE(refused.has_value());
         CHECK(refused.error().message() ==
               "budget of 2,097,152 bytes (2 MiB) is below the floor of 4,194,304 bytes (4 MiB), which step 0 sets");
-        problem.pinned = {8};
+        problem.kept = {8};
         const auto pinned = plan::make_plan(problem);
         REQUIRE_FALSE(pinned.has_value());
         CHECK(pinned.error().message() ==
@@ -148,7 +148,7 @@ TEST_CASE("the floor holds as many storages as may be asked for at once, of what
         CHECK(ends->is_at_once == (at_once > 0));
         CHECK(ends->step == (at_once > 0 ? plan::none : 0));
     }
-    problem.pinned = {8};
+    problem.kept = {8};
     CHECK(plan::chunk_floor(problem, 3)->floor_bytes == 26 * chunk);
 }
 
@@ -199,7 +199,7 @@ TEST_CASE("the fitted layout starts a chunk only where a step would need more th
     CHECK(made->predicted_seconds() < over_aligned->predicted_seconds());
 }
 
-TEST_CASE("the fitted layout does not count what stays: pinned storages lie apart, however wide") {
+TEST_CASE("the fitted layout does not count what stays: kept storages lie apart, however wide") {
     plan::Problem problem;
     problem.chunk_bytes = 4096;
     problem.alignment_bytes = 1;
@@ -210,7 +210,7 @@ TEST_CASE("the fitted layout does not count what stays: pinned storages lie apar
     const plan::Image without = plan::lay_out(problem, plan::ImageOrder::fitted);
     CHECK(plan::floor_chunks(without, 20).chunks == 3);
     problem.storage_bytes.push_back(40960);  // no step reads it, or the first one does
-    problem.pinned = {20};
+    problem.kept = {20};
     CHECK(plan::floor_chunks(plan::lay_out(problem, plan::ImageOrder::fitted), 20).chunks == 13);
     problem.step_storages.insert(problem.step_storages.begin() + 1, 20);
     for (std::size_t i = 1; i < problem.step_offsets.size(); ++i) { ++problem.step_offsets[i]; }

@@ -204,8 +204,8 @@ TEST_CASE("malformed problems are refused and say what is wrong") {
     p.storage_bytes[1] = UINT64_MAX;
     CHECK(has(message(p), "storage 1"));
     p = three_storages();
-    p.pinned = {3};
-    CHECK(has(message(p), "pinned storage 3"));
+    p.kept = {3};
+    CHECK(has(message(p), "kept storage 3"));
     p = three_storages();
     p.image_offsets = {0, 5000, 40000};
     CHECK(has(message(p), "storages 0 and 1 overlap"));

@@ -123,7 +123,7 @@ TEST_CASE("a pass is turned only where that lowers the floor") {
     once.cyclic = false;
     CHECK(plan::detail::best_turn(once) == 0);
     plan::Problem pinned = read_first_and_last(12);
-    pinned.pinned = {0};
+    pinned.kept = {0};
     CHECK(plan::detail::best_turn(pinned) == 0);
     CHECK(plan::detail::best_turn(residency::testing::one_chunk_each(6, 0)) == 0);
     plan::Problem everywhere = read_first_and_last(12);  // read by every other step: no turn has it away

@@ -65,7 +65,7 @@ inline plan::Problem random_problem(Dice& dice) {
     }
     problem.link.latency_seconds = dice(0, 1) != 0 ? 0 : 1e-7;
     problem.link.node_latency_seconds = 2e-7;
-    if (dice(0, 3) == 0 && storages > 2) { problem.pinned = {dice(0, storages - 1)}; }
+    if (dice(0, 3) == 0 && storages > 2) { problem.kept = {dice(0, storages - 1)}; }
     return problem;
 }
 

@@ -64,7 +64,7 @@ class PoolRun {
         std::uint64_t bytes = 0;
         std::uint64_t from = 0;   // its bytes, in source_
         std::byte* at = nullptr;  // null: not in the pool
-        bool is_pinned = false;   // while the cap changes
+        bool is_fixed = false;    // while the cap changes
     };
 
 public:
@@ -331,7 +331,7 @@ private:
     }
     void drop(P& pool, std::size_t i) {
         Held& held = held_[i];
-        if (held.at == nullptr || held.is_pinned) { return; }
+        if (held.at == nullptr || held.is_fixed) { return; }
         follow_reads();
         release(pool, held, std::exchange(held.at, nullptr));
         expect_counts(pool, "7: a deallocation is counted");
@@ -405,7 +405,7 @@ private:
     [[nodiscard]] std::vector<pool::Place> places() {
         std::vector<pool::Place> all;
         for (const Held& held : held_) {
-            if (held.at != nullptr) { all.push_back({held.at, held.bytes, held.is_pinned}); }
+            if (held.at != nullptr) { all.push_back({held.at, held.bytes, held.is_fixed}); }
         }
         std::ranges::shuffle(all, random_);
         return all;
@@ -422,12 +422,12 @@ private:
     void resize(P& pool)
         requires pool::ResizablePool<P>
     {
-        for (Held& held : held_) { held.is_pinned = false; }
+        for (Held& held : held_) { held.is_fixed = false; }
         if (below(2) == 0) {
             for (std::size_t i = 0; i < held_.size(); ++i) { bring(pool, i); }
         }
         const bool pins = below(2) == 0;
-        for (Held& held : held_) { held.is_pinned = pins && held.at != nullptr && below(3) == 0; }
+        for (Held& held : held_) { held.is_fixed = pins && held.at != nullptr && below(3) == 0; }
         const std::uint64_t floor = pool.floor_bytes(device_, requirements_);
         const std::uint64_t ceiling = pool::ceiling_bytes(pool, device_, requirements_);
         const std::uint64_t next =
@@ -450,14 +450,14 @@ private:
         while (pool.is_over() && !failed_) {
             std::vector<std::size_t> left;
             for (std::size_t i = 0; i < held_.size(); ++i) {
-                if (held_[i].at != nullptr && !held_[i].is_pinned) { left.push_back(i); }
+                if (held_[i].at != nullptr && !held_[i].is_fixed) { left.push_back(i); }
             }
-            expect(!left.empty(), "13: what is pinned needs no place");
+            expect(!left.empty(), "13: what is fixed needs no place");
             if (left.empty()) { return; }
             drop(pool, left[static_cast<std::size_t>(below(left.size()))]);
         }
         for (Held& held : held_) {
-            if (!held.is_pinned && must_move(pool, held)) { move(pool, held, false); }
+            if (!held.is_fixed && must_move(pool, held)) { move(pool, held, false); }
         }
         if (below(2) == 0) { bring(pool, some()); }
         commit(pool);
@@ -466,13 +466,13 @@ private:
         if constexpr (pool::ResizablePool<P>) { return held.at != nullptr && pool.must_move(held.at); }
         return false;
     }
-    /// Unpins what was pinned: it moves or leaves, and the change is over.
+    /// Unpins what was fixed: it moves or leaves, and the change is over.
     void finish_change(P& pool)
         requires pool::ResizablePool<P>
     {
         for (std::size_t i = 0; i < held_.size(); ++i) {
             Held& held = held_[i];
-            held.is_pinned = false;
+            held.is_fixed = false;
             if (!must_move(pool, held)) { continue; }
             if (below(2) == 0) {
                 move(pool, held, true);
@@ -512,12 +512,12 @@ private:
         is_changing_ = false;
         for (Held& held : held_) {
             if (!must_move(pool, held)) { continue; }
-            expect(held.is_pinned, "16: after commit_resize() only what is pinned has still to move");
+            expect(held.is_fixed, "16: after commit_resize() only what is fixed has still to move");
             is_changing_ = true;
         }
         if (!is_changing_) {
             limit_ = cap_;
-            for (Held& held : held_) { held.is_pinned = false; }
+            for (Held& held : held_) { held.is_fixed = false; }
             expect_counts(pool, "16: commit_resize() gives back what is above the cap");
         }
         read_all();
@@ -539,7 +539,7 @@ private:
         }
         read_all();
         for (std::size_t i = 0; i < held_.size(); ++i) {
-            held_[i].is_pinned = false;
+            held_[i].is_fixed = false;
             drop(pool, i);
         }
         look();

@@ -16,7 +16,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 /// Verifies a plan against its problem, from its bytes alone and whatever planner made it. Its shape is consistent. Residents and copies
 /// cover every storage, exactly once where the plan is cyclic. A call that a step waits for has brought the step's bytes, and no later
-/// call of any pass overwrites them before the step has ended. What is pinned does not stream. O((copies + reads) log) in ranges of
+/// call of any pass overwrites them before the step has ended. What is kept does not stream. O((copies + reads) log) in ranges of
 /// device bytes. The error names the place.
 [[nodiscard]] RESIDENCY_INLINE Status check(const Plan& plan, const Problem& problem);
 

@@ -17,10 +17,9 @@ struct ChunkFloor {
     std::uint64_t everything_bytes = 0;  ///< with a budget of so much nothing streams
     std::uint32_t step =
         none;  ///< the step that sets the floor; none: what stays, or what is asked for at once, sets it
-    std::uint64_t unread_bytes =
-        0;                         ///< of everything beside that: storages that no step reads, and that are not pinned
-    std::uint64_t kept_bytes = 0;  ///< of the floor, what stays because it is pinned
-    bool is_at_once = false;       ///< what is asked for at once sets the floor
+    std::uint64_t unread_bytes = 0;  ///< of everything beside that: storages that no step reads, and that are not kept
+    std::uint64_t kept_bytes = 0;    ///< of the floor, what stays because it is kept
+    bool is_at_once = false;         ///< what is asked for at once sets the floor
 };
 
 /// Both ends for a problem, where `at_once` storages of any size may be asked for together beside the steps. Errors: what make_plan says

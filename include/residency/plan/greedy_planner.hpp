@@ -24,7 +24,7 @@ public:
         std::uint32_t chunks_per_call = 1;  ///< at most, unless one group is larger
     };
 
-    /// Keeps references to the problem and the image. `budget_chunks` counts all chunks, pinned ones too.
+    /// Keeps references to the problem and the image. `budget_chunks` counts all chunks, kept ones too.
     GreedyPlanner(const Problem& problem, const Image& image, std::uint64_t budget_chunks);
 
     /// Writes the assignment of the pass. False where the budget is below floor_chunks(image).

@@ -15,13 +15,13 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 /// How storages follow each other in an image that the planner lays out.
 enum class ImageOrder : std::uint8_t {
     given,  ///< as Problem::image_offsets says
-    grouped,  ///< unread storages first, then small and pinned ones, then those that several steps read, then the rest, each group in
+    grouped,  ///< unread storages first, then small and kept ones, then those that several steps read, then the rest, each group in
     ///< the order of first use; groups that must not share a chunk start a chunk of their own
     packed,    ///< the same without gaps, except behind the unread ones
-    sequence,  ///< unread storages first, then pinned ones, the others in the order of first use, without gaps
+    sequence,  ///< unread storages first, then kept ones, the others in the order of first use, without gaps
     aligned,  ///< unread storages first, the others in the order of first use; what a step reads first starts a chunk where that saves
               ///< the step a chunk
-    fitted,  ///< unread storages first, then pinned ones, the others in the order of first use; what a step reads first starts a chunk only
+    fitted,  ///< unread storages first, then kept ones, the others in the order of first use; what a step reads first starts a chunk only
              ///< where it would lie on more chunks than the widest of these needs
 };
 
@@ -29,13 +29,13 @@ enum class ImageOrder : std::uint8_t {
 struct Cell {
     std::uint32_t chunk_begin = 0, chunk_end = 0;
     std::uint32_t first = none, last = none;  ///< steps; none: no step reads the chunks
-    bool keep = false;                        ///< the chunks hold a pinned storage and never stream
+    bool keep = false;                        ///< the chunks hold a kept storage and never stream
 
     [[nodiscard]] std::uint32_t chunks() const noexcept { return chunk_end - chunk_begin; }
 };
 
 /// The image of a problem, cut into chunks. Cells are in the order of the image, do not overlap, and leave out chunks that nothing has to
-/// hold: those of padding alone, and of *unread* storages, which no step reads and which are not pinned.
+/// hold: those of padding alone, and of *unread* storages, which no step reads and which are not kept.
 struct Image {
     ImageOrder order = ImageOrder::given;
     std::vector<std::uint64_t> offsets;  ///< bytes, one for each storage
@@ -81,7 +81,7 @@ struct FloorChunks {
 };
 /// The kept chunks, and those between their first and their last reader, at the step with the most.
 [[nodiscard]] RESIDENCY_INLINE FloorChunks floor_chunks(const Image& image, std::uint32_t steps);
-/// The kept chunks, and those of the `count` storages that lie on the most chunks, pinned ones apart.
+/// The kept chunks, and those of the `count` storages that lie on the most chunks, kept ones apart.
 [[nodiscard]] RESIDENCY_INLINE std::uint64_t chunks_at_once(const Problem& problem, const Image& image,
                                                             std::uint32_t count);
 

@@ -42,7 +42,7 @@ struct Problem {
     std::vector<std::uint32_t> step_offsets;
     std::vector<std::uint32_t> step_storages;  ///< numbers of storages
     std::vector<double> compute_seconds;  ///< one for each step; empty: unknown, the plan is made from the bytes alone
-    std::vector<std::uint32_t> pinned;    ///< storages that must stay resident, ascending
+    std::vector<std::uint32_t> kept;      ///< storages that must stay resident, ascending
     std::vector<std::uint64_t>
         image_offsets;  ///< bytes, one for each storage, without overlaps; empty: the planner lays out the image
     std::uint64_t alignment_bytes = 256;  ///< of each storage in an image that the planner lays out; a power of two

@@ -27,7 +27,7 @@ struct Requirements {
 struct Place {
     void* at = nullptr;       ///< its first byte
     std::uint64_t bytes = 0;  ///< as asked for
-    bool is_pinned = false;   ///< it is being read, and cannot move
+    bool is_fixed = false;    ///< it is being read, and cannot move
 };
 
 /// Where weights live: gives addresses inside a cap that holds at every instant, counted as the driver counts.
@@ -98,17 +98,17 @@ concept StepwisePool = MemoryPool<P> && requires { requires P::is_laid_out_for_s
 /// A pool whose cap can change while storages stay allocated. Any other pool is emptied, closed and opened anew for another budget,
 /// which open leases prevent.
 ///
-/// A change begins with call 12 and ends with call 16. What is pinned is so throughout.
+/// A change begins with call 12 and ends with call 16. What is fixed is so throughout.
 ///  12. `p.resize(cap_bytes, allocated)`    another cap. `allocated` lists every allocation; all stay where they are. From here on
 ///                                          allocate() gives what may stay, and until commit_resize() the larger of the two caps holds.
 ///                                          May block
-///  13. `p.is_over()`                       noexcept; more is allocated, apart from what is pinned, than has a place: deallocate first
+///  13. `p.is_over()`                       noexcept; more is allocated, apart from what is fixed, than has a place: deallocate first
 ///  14. `p.must_move(at)`                   noexcept; whether `at` lies in memory that has to be given back: allocate elsewhere, copy,
 ///                                          deallocate
 ///  15. `p.reclaim()`                       gives back what is free of the memory that has to be given back. Called if allocate() gives
 ///                                          null in a move; allocate() then has a place for it
 ///  16. `p.commit_resize()`                 gives back what is free and has to go, takes what the cap allows. Called again when what was
-///                                          pinned has moved; until then held_bytes() exceeds the cap by what pinned storages keep
+///                                          fixed has moved; until then held_bytes() exceeds the cap by what fixed storages keep
 /// Before calls 15 and 16, everything that was deallocated from memory that has to be given back is complete.
 template <class P>
 concept ResizablePool =

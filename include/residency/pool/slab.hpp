@@ -22,7 +22,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 ///
 /// The range has an address for every streamed storage. Memory lies under the first slots, as many as the cap allows, in chunks of the
 /// device's granularity, or of a slot if that is a multiple of it. Another cap takes or gives back chunks at the end. What lies there and
-/// is not pinned has to move to a slot that stays.
+/// is not fixed has to move to a slot that stays.
 template <VirtualMemoryDevice D>
 class Slab {
 public:
@@ -174,11 +174,11 @@ Status Slab<D>::open(D& device, const Requirements& requirements, std::uint64_t 
 template <VirtualMemoryDevice D>
 Status Slab<D>::resize(std::uint64_t cap_bytes, std::span<const Place> allocated) {
     if (!slots_.is_open()) { return {}; }
-    std::vector<std::size_t> pinned;
+    std::vector<std::size_t> fixed;
     for (const Place& place : allocated) {
-        if (place.is_pinned) { pinned.push_back(slot_of(place.at)); }
+        if (place.is_fixed) { fixed.push_back(slot_of(place.at)); }
     }
-    slots_.begin_resize(static_cast<std::size_t>(cap_bytes / chunk_bytes_), pinned);
+    slots_.begin_resize(static_cast<std::size_t>(cap_bytes / chunk_bytes_), fixed);
     return {};
 }
 

@@ -31,11 +31,11 @@ public:
     /// Gives back what take() gave. Allocates nothing.
     void give_back(std::size_t slot) noexcept;
 
-    /// Another cap; slots that are not open any more have to be given back, apart from `pinned` ones, which take() gave, and whose chunks
+    /// Another cap; slots that are not open any more have to be given back, apart from `fixed` ones, which take() gave, and whose chunks
     /// count.
-    void begin_resize(std::size_t cap_chunks, std::span<const std::size_t> pinned);
-    /// Whether more slots are used, apart from pinned ones, than are open and backed. Allocates nothing.
-    [[nodiscard]] bool is_over() const noexcept { return used_slots_ - pinned_slots_ > places_; }
+    void begin_resize(std::size_t cap_chunks, std::span<const std::size_t> fixed);
+    /// Whether more slots are used, apart from fixed ones, than are open and backed. Allocates nothing.
+    [[nodiscard]] bool is_over() const noexcept { return used_slots_ - fixed_slots_ > places_; }
     /// Whether a slot that take() gave must be given back before the change of the cap ends.
     [[nodiscard]] bool must_be_given_back(std::size_t slot) const noexcept {
         return slot + neighbours(slot) > open_slots_;
@@ -76,8 +76,8 @@ private:
     std::size_t next_free_ = 0;       // where the ring begins
     std::size_t free_slots_ = 0;      // in the ring
     std::size_t used_slots_ = 0;
-    std::size_t pinned_slots_ = 0;  // during a change of the cap
-    std::size_t places_ = 0;        // during a change of the cap: open, backed slots that are not pinned
+    std::size_t fixed_slots_ = 0;  // during a change of the cap
+    std::size_t places_ = 0;       // during a change of the cap: open, backed slots that are not fixed
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::pool

@@ -59,7 +59,7 @@ public:
           ceiling_bytes_{other.ceiling_bytes_},
           largest_bytes_{other.largest_bytes_},
           requested_bytes_{std::exchange(other.requested_bytes_, 0)},
-          pinned_bytes_{std::exchange(other.pinned_bytes_, 0)} {}
+          fixed_bytes_{std::exchange(other.fixed_bytes_, 0)} {}
     StreamOrdered& operator=(StreamOrdered&&) = delete;
     ~StreamOrdered() { close(); }
 
@@ -85,10 +85,10 @@ public:
 
     /// A driver pool keeps its cap for life. For a larger cap, a further pool is created once the difference holds the largest storage.
     /// For a smaller one, and where everything is to fit, a pool of the new size replaces the existing ones, which are closed: what lies
-    /// there and is not pinned has to move.
+    /// there and is not fixed has to move.
     [[nodiscard]] Status resize(std::uint64_t cap_bytes, std::span<const Place> allocated);
     [[nodiscard]] bool is_over() const noexcept {
-        return has_closed() && requested_bytes_ - pinned_bytes_ > open_bytes();
+        return has_closed() && requested_bytes_ - fixed_bytes_ > open_bytes();
     }
     [[nodiscard]] bool must_move(const void* at) const noexcept {
         return tracks_owners_ && pools_[pool_of(at)].is_closed;
@@ -166,7 +166,7 @@ private:
     std::uint64_t ceiling_bytes_ = 0;  // from here on everything fits
     std::uint64_t largest_bytes_ = 0;  // the largest storage, in whole granules
     std::uint64_t requested_bytes_ = 0;
-    std::uint64_t pinned_bytes_ = 0;  // during a change: of requested_bytes_
+    std::uint64_t fixed_bytes_ = 0;  // during a change: of requested_bytes_
 };
 
 template <Device D>
@@ -246,7 +246,7 @@ Status StreamOrdered<D>::resize(std::uint64_t cap_bytes, std::span<const Place> 
     const std::uint64_t open = open_bytes();
     const bool is_whole = pools_.size() == 1 && open == cap;
     if (!tracks_owners_) { track_owners(allocated); }
-    pinned_bytes_ = 0;
+    fixed_bytes_ = 0;
     if (is_whole || (cap >= open && cap < ceiling_bytes_ && !has_closed())) {
         if (cap - open >= (std::max)(largest_bytes_, granule) && pools_.size() < most_pools) {
             if (auto added = add_pool(cap - open); !added) { return added; }
@@ -256,9 +256,9 @@ Status StreamOrdered<D>::resize(std::uint64_t cap_bytes, std::span<const Place> 
         return {};
     }
     // What stays in the closed pools takes at least this. may_grow() looks at what it really takes.
-    std::uint64_t pinned = 0;
-    for (const Place& place : allocated) { pinned += place.is_pinned ? occupied(place.bytes) : 0; }
-    const std::uint64_t stays = round_up(pinned, granule);
+    std::uint64_t fixed = 0;
+    for (const Place& place : allocated) { fixed += place.is_fixed ? occupied(place.bytes) : 0; }
+    const std::uint64_t stays = round_up(fixed, granule);
     const std::size_t before = pools_.size();
     if (cap >= stays + granule) {
         // A smaller cap must come into force whatever the device says: then everything leaves, and commit_resize() tries again.
@@ -267,7 +267,7 @@ Status StreamOrdered<D>::resize(std::uint64_t cap_bytes, std::span<const Place> 
     for (std::size_t i = 0; i < before; ++i) { pools_[i].is_closed = true; }
     limit_bytes_ = (std::max)(cap_bytes_, cap);
     cap_bytes_ = cap;
-    pinned_bytes_ = pinned;
+    fixed_bytes_ = fixed;
     return {};
 }
 
@@ -286,7 +286,7 @@ template <Device D>
 Status StreamOrdered<D>::commit_resize() {
     if (device_ == nullptr) { return {}; }
     limit_bytes_ = cap_bytes_;
-    pinned_bytes_ = 0;
+    fixed_bytes_ = 0;
     if (auto reclaimed = reclaim(); !reclaimed) { return reclaimed; }
     auto added = add_rest(open_bytes() == 0 ? device_->pool_granularity() : largest_bytes_);
     if (added) { stop_tracking(); }  // otherwise the next call adds it
@@ -299,7 +299,7 @@ void StreamOrdered<D>::abandon() noexcept {
     pools_.clear();
     owners_.clear();
     tracks_owners_ = false;
-    requested_bytes_ = pinned_bytes_ = 0;
+    requested_bytes_ = fixed_bytes_ = 0;
 }
 
 template <Device D>

@@ -81,7 +81,7 @@ public:
             if (is_allocated(StorageId{i})) { visit(StorageId{i}); }
         }
     }
-    /// Everything that is allocated; leased storages are pinned, and so is what the device has refused to take back.
+    /// Everything that is allocated; leased storages are fixed, and so is what the device has refused to take back.
     [[nodiscard]] std::vector<pool::Place> places() const {
         std::vector<pool::Place> all;
         for_each_allocated([&](StorageId id) { all.push_back({state(id).address, bytes_[id], state(id).leases > 0}); });

@@ -116,7 +116,7 @@ inline void PackedBound::read_storages(std::uint64_t budget_bytes) {
     unpackings_.assign(storages, {});
     std::vector<std::uint8_t> counts(storages, 0);
     for (const std::uint32_t s : travels.step_storages) { counts[s] = 1; }
-    for (const std::uint32_t s : travels.pinned) { counts[s] = held_[s] = 1; }
+    for (const std::uint32_t s : travels.kept) { counts[s] = held_[s] = 1; }
     for (std::uint32_t i = 0; i < problem_.steps(); ++i) {
         for (const std::uint32_t s : problem_.reads(i)) {
             if (unpackings_[s].empty() || unpackings_[s].back().step != i) { unpackings_[s].push_back({i, nothing}); }
@@ -406,7 +406,7 @@ inline double room_bound(const UnpackProblem& problem, std::uint64_t budget_byte
     const plan::Problem& travels = problem.travels;
     std::vector<std::uint8_t> counts(travels.storages(), 0), is_read(travels.storages(), 0);
     for (const std::uint32_t s : travels.step_storages) { counts[s] = 1; }
-    for (const std::uint32_t s : travels.pinned) { counts[s] = 1; }
+    for (const std::uint32_t s : travels.kept) { counts[s] = 1; }
     for (const std::uint32_t s : problem.step_storages) { is_read[s] = 1; }
     struct Packable {
         double saved = 0, seconds = 0, raw = 0;  // of all its bytes

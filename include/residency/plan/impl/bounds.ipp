@@ -29,7 +29,7 @@ RESIDENCY_INLINE double total_compute(const Problem& problem) {
 RESIDENCY_INLINE std::uint64_t deficit_bytes(const Problem& problem, std::uint64_t budget_bytes) {
     std::vector<std::uint8_t> counts(problem.storages(), 0);
     for (const std::uint32_t s : problem.step_storages) { counts[s] = 1; }
-    for (const std::uint32_t s : problem.pinned) { counts[s] = 1; }
+    for (const std::uint32_t s : problem.kept) { counts[s] = 1; }
     std::uint64_t sum = 0;
     for (std::uint32_t s = 0; s < problem.storages(); ++s) { sum += counts[s] != 0 ? problem.storage_bytes[s] : 0; }
     return sum > budget_bytes ? sum - budget_bytes : 0;
@@ -82,7 +82,7 @@ public:
           deficit_{deficit},
           slots_{static_cast<double>(held)} {
         std::vector<bool> counted(problem.storages(), false);
-        for (const std::uint32_t s : problem.pinned) { counted[s] = true; }
+        for (const std::uint32_t s : problem.kept) { counted[s] = true; }
         for (std::uint32_t i = 0; i < problem.steps(); ++i) {
             Step step{problem.compute(i) * problem.link.bytes_per_second / chunk_, 0, 0, 0};
             for (const std::uint32_t s : problem.reads(i)) {
@@ -247,7 +247,7 @@ RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_
     if (n > most_steps) { return -1; }
     std::vector<std::uint8_t> held(problem.storages(), 0);
     std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
-    for (const std::uint32_t s : problem.pinned) { held[s] = 1; }
+    for (const std::uint32_t s : problem.kept) { held[s] = 1; }
     std::vector<std::int64_t> supplies(std::size_t{2} * n, 0);  // node i: after step i; node n + i: before step i
     struct Gap {
         std::uint32_t from, to, storage;
@@ -345,7 +345,7 @@ RESIDENCY_INLINE double single_use_bound(const Problem& problem, std::uint64_t b
     std::vector<double> bytes(n, 0.0), work(n);
     double kept = 0;
     std::vector<std::uint8_t> seen(problem.storages(), 0);
-    for (const std::uint32_t s : problem.pinned) {
+    for (const std::uint32_t s : problem.kept) {
         if (seen[s] == 0) { kept += static_cast<double>(problem.storage_bytes[s]); }
         seen[s] = 1;
     }
@@ -365,7 +365,7 @@ RESIDENCY_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_
     if (n > most_steps) { return -1; }
     std::vector<std::uint8_t> held(problem.storages(), 0);
     std::vector<std::uint32_t> last(problem.storages(), none);
-    for (const std::uint32_t s : problem.pinned) { held[s] = 1; }
+    for (const std::uint32_t s : problem.kept) { held[s] = 1; }
     std::vector<std::int64_t> supplies(2 * static_cast<std::size_t>(n) + 2,
                                        0);  // as in flow_bound, then the start and the end
     const std::uint32_t start = 2 * n, end = 2 * n + 1;
@@ -430,7 +430,7 @@ RESIDENCY_INLINE double one_shot_bound(const Problem& problem, std::uint64_t bud
     const double p = problem.link.bytes_per_second;
     double room = static_cast<double>(budget_bytes);
     std::vector<std::uint8_t> seen(problem.storages(), 0);
-    for (const std::uint32_t s : problem.pinned) {
+    for (const std::uint32_t s : problem.kept) {
         if (seen[s] == 0) { room -= static_cast<double>(problem.storage_bytes[s]); }
         seen[s] = 1;
     }

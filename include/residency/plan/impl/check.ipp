@@ -215,8 +215,8 @@ public:
         if (Status good = bring_residents(); !good) { return good; }
         if (Status good = check_begun_with(); !good) { return good; }
         residency::detail::sort(brought_, by_place);
-        find_pinned();
-        if (Status good = check_pinned(); !good) { return good; }
+        find_kept();
+        if (Status good = check_kept(); !good) { return good; }
         if (Status good = d_.cyclic ? check_covered_once() : check_read_in_time(); !good) { return good; }
         return check_overwritten();
     }
@@ -272,9 +272,9 @@ private:
         }
         residency::detail::sort(by_offset_);
     }
-    void find_pinned() {
-        pinned_.assign(problem_.storages(), false);
-        for (const std::uint32_t s : problem_.pinned) { pinned_[s] = true; }
+    void find_kept() {
+        kept_.assign(problem_.storages(), false);
+        for (const std::uint32_t s : problem_.kept) { kept_[s] = true; }
     }
     void find_readers() {
         first_.assign(problem_.storages(), none);
@@ -403,20 +403,20 @@ private:
         }
         return {};
     }
-    [[nodiscard]] Status check_pinned() const {
+    [[nodiscard]] Status check_kept() const {
         for (const StorageRange& range : brought_) {
-            if (range.call != none && pinned_[range.storage]) {
-                return wrong_plan("pinned storage " + std::to_string(range.storage) + " streams");
+            if (range.call != none && kept_[range.storage]) {
+                return wrong_plan("kept storage " + std::to_string(range.storage) + " streams");
             }
         }
         return {};
     }
-    /// Cyclic: residents and copies cover every storage that is read or pinned exactly once.
+    /// Cyclic: residents and copies cover every storage that is read or kept exactly once.
     [[nodiscard]] Status check_covered_once() const {
         std::size_t p = 0;
         for (std::uint32_t s = 0; s < problem_.storages(); ++s) {
             std::uint64_t at = 0;
-            const bool is_unread = first_[s] == none && !pinned_[s];
+            const bool is_unread = first_[s] == none && !kept_[s];
             for (; p < brought_.size() && brought_[p].storage == s; ++p) {
                 if (is_unread) { continue; }
                 if (brought_[p].begin != at) { return not_covered(s, "once ", at); }
@@ -565,7 +565,7 @@ private:
     std::uint32_t calls_;
 
     std::vector<std::pair<std::uint64_t, std::uint32_t>> by_offset_;  // of storages with bytes
-    std::vector<bool> pinned_;                                        // by storage
+    std::vector<bool> kept_;                                          // by storage
     std::vector<std::uint32_t> first_, last_;                         // readers, by storage
     std::vector<std::vector<std::uint32_t>> readers_;                 // by storage; ascending
 

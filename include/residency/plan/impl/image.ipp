@@ -40,7 +40,7 @@ inline void find_uses(const Problem& problem, Image& image) {
 }
 
 // By storage, in the order of the image.
-enum class Group : std::uint8_t { unread, small_or_pinned, read_by_several, others };
+enum class Group : std::uint8_t { unread, small_or_kept, read_by_several, others };
 
 // Gives each storage its offset, in the order of `sequence`. `group`: by storage.
 inline void place_storages(const Problem& problem, ImageOrder order, const std::vector<std::uint32_t>& sequence,
@@ -115,11 +115,11 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
     detail::find_uses(problem, image);
     const std::uint32_t count = problem.storages();
     const std::uint64_t g = problem.chunk_bytes;
-    std::vector<bool> pinned(count, false);
-    for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
+    std::vector<bool> kept(count, false);
+    for (const std::uint32_t s : problem.kept) { kept[s] = true; }
     if (order == ImageOrder::given) { image.offsets = problem.image_offsets; }
 
-    const auto is_unread = [&](std::uint32_t s) { return image.first_use[s] == none && !pinned[s]; };
+    const auto is_unread = [&](std::uint32_t s) { return image.first_use[s] == none && !kept[s]; };
     // By group, then by offset where that is given, else by first use.
     std::vector<detail::Group> group(count, detail::Group::others);
     for (std::uint32_t s = 0; s < count && order != ImageOrder::given; ++s) {
@@ -129,8 +129,8 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
             group[s] = detail::Group::unread;
         } else if (order == ImageOrder::aligned) {
             continue;
-        } else if (pinned[s] || (is_small && !is_in_order_of_use)) {
-            group[s] = detail::Group::small_or_pinned;
+        } else if (kept[s] || (is_small && !is_in_order_of_use)) {
+            group[s] = detail::Group::small_or_kept;
         } else if (image.last_use[s] != image.first_use[s] && !is_in_order_of_use) {
             group[s] = detail::Group::read_by_several;
         }
@@ -160,7 +160,7 @@ RESIDENCY_INLINE Image lay_out(const Problem& problem, ImageOrder order) {
         chunks_with_bytes += range.last - (std::min)(range.last, (std::max)(range.first, end));
         end = range.last;
         if (is_unread(s)) { continue; }
-        detail::append_cell(image.cells, {range.first, range.last, image.first_use[s], image.last_use[s], pinned[s]});
+        detail::append_cell(image.cells, {range.first, range.last, image.first_use[s], image.last_use[s], kept[s]});
     }
     image.unread_chunks = chunks_with_bytes - image.filled_chunks();
     return image;
@@ -227,11 +227,11 @@ RESIDENCY_INLINE FloorChunks floor_chunks(const Image& image, std::uint32_t step
 
 RESIDENCY_INLINE std::uint64_t chunks_at_once(const Problem& problem, const Image& image, std::uint32_t count) {
     std::uint64_t sum = image.kept_chunks();
-    std::vector<bool> pinned(problem.storages(), false);
-    for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
+    std::vector<bool> kept(problem.storages(), false);
+    for (const std::uint32_t s : problem.kept) { kept[s] = true; }
     std::vector<std::uint32_t> chunks;
     for (std::uint32_t s = 0; s < problem.storages(); ++s) {
-        if (pinned[s] || problem.storage_bytes[s] == 0) { continue; }
+        if (kept[s] || problem.storage_bytes[s] == 0) { continue; }
         const Chunks range =
             chunks_of(image.offsets[s], image.offsets[s] + problem.storage_bytes[s], image.chunk_bytes);
         chunks.push_back(range.last - range.first);

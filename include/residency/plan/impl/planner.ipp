@@ -40,9 +40,9 @@ inline Error below_floor(std::uint64_t budget_bytes, const FloorChunks& floor, s
                           residency::detail::in_bytes(floor_bytes);
     if (floor.step != none) {
         message += ", which step " + std::to_string(floor.step) + " sets";
-        if (kept_bytes != 0) { message += ", beside " + residency::detail::in_bytes(kept_bytes) + " that are pinned"; }
+        if (kept_bytes != 0) { message += ", beside " + residency::detail::in_bytes(kept_bytes) + " that are kept"; }
     } else if (kept_bytes != 0) {
-        message += ", all of which are pinned";
+        message += ", all of which are kept";
     }
     return Error{ErrorKind::budget, std::move(message),
                  BudgetNumbers{floor_bytes, budget_bytes, kept_bytes, floor_bytes, floor.step}};

@@ -105,8 +105,8 @@ RESIDENCY_INLINE Status validate(const Problem& problem) {
             return bad("step " + number(i) + ": compute_seconds must not be negative");
         }
     }
-    for (const std::uint32_t s : problem.pinned) {
-        if (s >= problem.storages()) { return bad("pinned storage " + number(s) + " does not exist"); }
+    for (const std::uint32_t s : problem.kept) {
+        if (s >= problem.storages()) { return bad("kept storage " + number(s) + " does not exist"); }
     }
     if (!problem.image_offsets.empty()) {
         if (problem.image_offsets.size() != problem.storages()) { return bad("image_offsets: one a storage"); }

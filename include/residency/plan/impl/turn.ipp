@@ -25,8 +25,8 @@ inline std::vector<double> away_from(const Problem& problem) {
     const std::uint32_t n = problem.steps();
     std::vector<double> change(n + std::size_t{1}, 0.0);
     std::vector<std::uint32_t> first(problem.storages(), none), last(problem.storages(), none);
-    std::vector<bool> pinned(problem.storages(), false);
-    for (const std::uint32_t s : problem.pinned) { pinned[s] = true; }
+    std::vector<bool> kept(problem.storages(), false);
+    for (const std::uint32_t s : problem.kept) { kept[s] = true; }
     // Passes that begin with one of the steps [begin, end).
     const auto add = [&](std::uint32_t s, std::uint32_t begin, std::uint32_t end, std::uint32_t gap) {
         const double value = static_cast<double>(problem.storage_bytes[s]) * gap;
@@ -35,7 +35,7 @@ inline std::vector<double> away_from(const Problem& problem) {
     };
     for (std::uint32_t i = 0; i < n; ++i) {
         for (const std::uint32_t s : problem.reads(i)) {
-            if (pinned[s] || last[s] == i) { continue; }
+            if (kept[s] || last[s] == i) { continue; }
             if (first[s] == none) {
                 first[s] = i;
             } else {

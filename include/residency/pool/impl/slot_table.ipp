@@ -60,13 +60,13 @@ RESIDENCY_INLINE void SlotTable::give_back(std::size_t slot) noexcept {
     }
 }
 
-RESIDENCY_INLINE void SlotTable::begin_resize(std::size_t cap_chunks, std::span<const std::size_t> pinned) {
+RESIDENCY_INLINE void SlotTable::begin_resize(std::size_t cap_chunks, std::span<const std::size_t> fixed) {
     cap_chunks_ = cap_chunks;
     std::vector<bool> kept(used_.size(), false);
-    pinned_slots_ = 0;
-    for (const std::size_t slot : pinned) {
+    fixed_slots_ = 0;
+    for (const std::size_t slot : fixed) {
         for (std::size_t k = slot; k < slot + neighbours(slot); ++k) { kept[k] = true; }
-        pinned_slots_ += neighbours(slot);
+        fixed_slots_ += neighbours(slot);
     }
     open_slots(kept);
     places_ = 0;
@@ -75,7 +75,7 @@ RESIDENCY_INLINE void SlotTable::begin_resize(std::size_t cap_chunks, std::span<
 
 RESIDENCY_INLINE std::vector<bool> SlotTable::end_resize() {
     open_slots(used_);
-    pinned_slots_ = 0;
+    fixed_slots_ = 0;
     places_ = used_.size();
     std::vector<bool> wanted(mapped_.size(), false);
     const auto want = [&](std::size_t begin, std::size_t end) {

@@ -47,7 +47,7 @@ inline plan::Problem make_problem(const Catalog& catalog, const Schedule& schedu
         const Storage& storage = catalog.storages()[i];
         problem.storage_bytes.push_back(storage.placement == Placement::host ? 0 : storage.bytes);
         problem.alignment_bytes = (std::max)(problem.alignment_bytes, storage.alignment_bytes);
-        if (storage.placement == Placement::resident) { problem.pinned.push_back(i); }
+        if (storage.placement == Placement::resident) { problem.kept.push_back(i); }
     }
     std::vector<std::uint32_t> reads,
         seen(catalog.storages().size(), UINT32_MAX);  // by storage: the last step that it was added to
