@@ -82,7 +82,7 @@ awk 'BEGIN {
 }' > "$choices"
 router() { "$program" router --trace "$choices" --csv "$@" 2> "$folder/errors" || fail "router: $(cat "$folder/errors")"; }
 router --share 50 | awk -F, 'NR == 1 { next } { misses[$1] = $4; if ($3 != 39 * 3 * 2) { exit 1 } }
-    END { for (each in misses) if (misses[each] < misses["belady"]) { exit 1 } exit NR != 7 || misses["lru"] == 0 }' ||
+    END { for (each in misses) if (misses[each] < misses["belady"]) { exit 1 } exit NR != 8 || misses["lru"] == 0 }' ||
     fail "router: $(router --share 50)"
 [[ $(router --share 100 --policy lru) == *,100.00,234,* ]] || fail "router: $(router --share 100 --policy lru)"
 [[ $(router --share 100 --policy lru | tail -1 | cut -d, -f4) -eq \

@@ -529,7 +529,8 @@ Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
     });
     static_cast<void>(lay_out(static_cast<std::byte*>(memory)));
     tables.pool = pool.base();
-    tables.mistake = static_cast<Mistake*>(const_cast<void*>(*seen));
+    tables.mistake = static_cast<Mistake*>(
+        const_cast<void*>(*seen));  // NOLINT(bugprone-casting-through-void): D::device_view is const
     return written;
 }
 

@@ -239,28 +239,28 @@ private:
 /// The text of the header, which the file begins with after 8 bytes of its length.
 [[nodiscard]] inline Result<std::string> read_safetensors_header(const Input& input) {
     const std::string& path = input.path();
-    std::array<std::byte, 8> prefix{};
-    if (input.bytes() < prefix.size()) {
+    std::byte prefix[8] = {};  // no std::array: what nvcc 13 makes of it here does not compile
+    if (input.bytes() < sizeof prefix) {
         return malformed(path, 0, std::string{"too short for the 8 bytes that hold the header's length: "} + cut_off,
-                         residency::detail::in_bytes(input.bytes()), at_least(8));
+                         residency::detail::in_bytes(input.bytes()), at_least(sizeof prefix));
     }
     if (Status read = input.try_read(0, prefix); !read) { return read.error(); }
     std::uint64_t header_bytes = 0;
-    for (std::size_t i = prefix.size(); i-- > 0;) {
+    for (std::size_t i = sizeof prefix; i-- > 0;) {
         header_bytes = header_bytes << 8 | std::to_integer<std::uint64_t>(prefix[i]);
     }
     if (header_bytes > safetensors_header_limit) {
         return malformed(path, 0, "the header is too large", residency::detail::in_bytes(header_bytes),
                          "at most " + residency::detail::in_bytes(safetensors_header_limit));
     }
-    const std::uint64_t data = header_bytes + prefix.size();
+    const std::uint64_t data = header_bytes + sizeof prefix;
     if (data > input.bytes()) {
         return malformed(path, 0, std::string{"the header is longer than the file: "} + cut_off,
                          residency::detail::in_bytes(input.bytes()), at_least(data));
     }
-    auto text = input.try_text(prefix.size(), header_bytes);
+    auto text = input.try_text(sizeof prefix, header_bytes);
     if (text && (text->empty() || text->front() != '{')) {
-        return malformed(path, prefix.size(), "the header does not start with '{'",
+        return malformed(path, sizeof prefix, "the header does not start with '{'",
                          text->empty() ? "an empty header" : shown(text->substr(0, 1)));
     }
     return text;
