@@ -668,7 +668,7 @@ TEST_CASE("a link and a rate of memory that no machine has are refused, with wha
         CHECK(made.error().message() == text);
     };
     for (const auto& [rate, shown] : {std::pair{5.0, "5"}, {55.5, "55.5"}, {5e15, "5e+15"}, {-1.0, "-1"}}) {
-        refused([rate = rate](auto& policies) { policies.link->bytes_per_second = rate; },
+        refused([given = rate](auto& policies) { policies.link->bytes_per_second = given; },
                 (std::string{"policies.link.bytes_per_second is "} + shown +
                  ", and only 1e6 to 1e13 bytes per second (PCIe 4.0 x16: 25e9) are plausible: give it in this unit")
                     .c_str());
