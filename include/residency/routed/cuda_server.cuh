@@ -84,18 +84,20 @@ struct BlockTeam {
 
 /// Brings one piece of an expert, by all threads of the block.
 __device__ inline void bring_piece(const std::byte* from, std::byte* to, std::uint32_t bytes) {
-    constexpr unsigned at_once = piece_bytes / 16 / threads;
+    constexpr unsigned at_once = piece_bytes / 16 / threads;  // all loads are under way together
     const auto* const in = reinterpret_cast<const uint4*>(from);
     auto* const out = reinterpret_cast<uint4*>(to);
-    if (bytes == piece_bytes) {
-        uint4 words[at_once];
+    uint4 words[at_once];
 #pragma unroll
-        for (unsigned i = 0; i < at_once; ++i) { words[i] = __ldcv(in + threadIdx.x + i * threads); }
-#pragma unroll
-        for (unsigned i = 0; i < at_once; ++i) { __stcs(out + threadIdx.x + i * threads, words[i]); }
-        return;
+    for (unsigned i = 0; i < at_once; ++i) {
+        const unsigned at = threadIdx.x + i * threads;
+        if (at < bytes / 16) { words[i] = __ldcv(in + at); }
     }
-    for (unsigned i = threadIdx.x; i < bytes / 16; i += threads) { __stcs(out + i, __ldcv(in + i)); }
+#pragma unroll
+    for (unsigned i = 0; i < at_once; ++i) {
+        const unsigned at = threadIdx.x + i * threads;
+        if (at < bytes / 16) { __stcg(out + at, words[i]); }
+    }
     for (unsigned i = bytes / 16 * 16 + threadIdx.x; i < bytes; i += threads) {
         to[i] = *static_cast<const volatile std::byte*>(from + i);
     }
@@ -123,16 +125,17 @@ __device__ bool bring_item(const Tables<P>& tables, const Fill* fills, std::uint
     return true;
 }
 
-/// Block 0 decides, and all blocks bring what it lists. The others wait for it: it is there before them, and waits for none of them.
+/// Block 0 decides, and all blocks bring what it lists. The others wait for it. GPUs start block 0 no later than the others, and it waits for
+/// none of them.
 template <class P>
-__global__ void __launch_bounds__(threads) serve_kernel(Tables<P> tables, Call call) {
+__global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Call call) {
     __shared__ Scratch scratch;
     __shared__ BlockTeam::Shared shared;
+    __shared__ std::uint32_t count;
     State& state = *tables.state;
     const DeviceAtomic<std::uint32_t> gate{state.gate}, is_listed{state.is_listed}, done{state.done};
     if (blockIdx.x == 0) {
-        if (threadIdx.x == 0) {  // guesses end
-            gate.fetch_or(gate_closed, cuda::memory_order_acq_rel);
+        if (threadIdx.x == 0 && gate.fetch_or(gate_closed, cuda::memory_order_acquire) != 0) {  // guesses end
             while (gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
         }
         __syncthreads();
@@ -140,23 +143,25 @@ __global__ void __launch_bounds__(threads) serve_kernel(Tables<P> tables, Call c
         Decision<P, BlockTeam>{team, scratch, tables, call, false}.make();
         __syncthreads();
         if (threadIdx.x == 0) {
-            gate.fetch_and(~gate_closed, cuda::memory_order_acq_rel);
-            is_listed.store(1, cuda::memory_order_release);
+            count = state.fills;
+            __threadfence();
+            is_listed.store(1 + count, cuda::memory_order_relaxed);
+            gate.fetch_and(~gate_closed, cuda::memory_order_relaxed);
         }
     } else if (threadIdx.x == 0) {
-        while (is_listed.load(cuda::memory_order_acquire) == 0) { __nanosleep(20); }
+        std::uint32_t listed = is_listed.load(cuda::memory_order_acquire);
+        for (; listed == 0; listed = is_listed.load(cuda::memory_order_acquire)) { __nanosleep(20); }
+        count = listed - 1;
+    }
+    // The last block to see the list leaves the flags as this kernel found them.
+    if (threadIdx.x == 0 && done.fetch_add(1, cuda::memory_order_relaxed) == gridDim.x - 1) {
+        done.store(0, cuda::memory_order_relaxed);
+        is_listed.store(0, cuda::memory_order_relaxed);
     }
     __syncthreads();
-    const std::uint32_t count = __ldcg(&state.fills);
     std::uint32_t at = 0, before = 0;
     for (std::uint32_t item = blockIdx.x; bring_item(tables, tables.fills, count, item, at, before);) {
         item += gridDim.x;
-    }
-    __syncthreads();
-    // The last block leaves it as it found it.
-    if (threadIdx.x == 0 && done.fetch_add(1, cuda::memory_order_acq_rel) == gridDim.x - 1) {
-        done.store(0, cuda::memory_order_relaxed);
-        is_listed.store(0, cuda::memory_order_relaxed);
     }
 }
 
@@ -164,15 +169,15 @@ __global__ void __launch_bounds__(threads) serve_kernel(Tables<P> tables, Call c
 [[nodiscard]] __device__ inline bool enter(State& state, bool& may) {
     if (threadIdx.x == 0) {
         const DeviceAtomic<std::uint32_t> gate{state.gate};
-        may = (gate.fetch_add(1, cuda::memory_order_acq_rel) & gate_closed) == 0;
-        if (!may) { gate.fetch_sub(1, cuda::memory_order_acq_rel); }
+        may = (gate.fetch_add(1, cuda::memory_order_acquire) & (gate_closed | gate_decides)) == 0;
+        if (!may) { gate.fetch_sub(1, cuda::memory_order_relaxed); }
     }
     __syncthreads();
     return may;
 }
 __device__ inline void leave(State& state) {
     __syncthreads();
-    if (threadIdx.x == 0) { DeviceAtomic<std::uint32_t>{state.gate}.fetch_sub(1, cuda::memory_order_acq_rel); }
+    if (threadIdx.x == 0) { DeviceAtomic<std::uint32_t>{state.gate}.fetch_sub(1, cuda::memory_order_release); }
 }
 
 template <class P>
@@ -180,10 +185,17 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
     __shared__ Scratch scratch;
     __shared__ BlockTeam::Shared shared;
     __shared__ bool may;
-    if (!enter(*tables.state, may)) { return; }
+    const DeviceAtomic<std::uint32_t> gate{tables.state->gate};
+    if (threadIdx.x == 0) {  // alone, or not at all
+        std::uint32_t open = 0;
+        may = gate.compare_exchange_strong(open, gate_decides, cuda::memory_order_acquire, cuda::memory_order_relaxed);
+    }
+    __syncthreads();
+    if (!may) { return; }
     const BlockTeam team{shared};
     Decision<P, BlockTeam>{team, scratch, tables, call, true}.make();
-    leave(*tables.state);
+    __syncthreads();
+    if (threadIdx.x == 0) { gate.fetch_and(~gate_decides, cuda::memory_order_release); }
 }
 
 /// Brings what the guess lists, piece by piece, until it has all or a call begins.
@@ -215,42 +227,49 @@ __global__ void __launch_bounds__(threads) guess_fill_kernel(Tables<P> tables) {
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Runs a cache of experts on a GPU. Kernels bring experts from pinned host memory: `blocks` blocks a call, `guess_blocks` a guess.
+/// Runs a cache of experts on a GPU. Kernels bring experts from pinned host memory: `blocks` blocks a call,
+/// `guess_blocks` a guess: so many pieces are under way when a call ends it.
 template <routed::Policy P = routed::ExpectedUse>
 class CudaServer final : public routed::Server<CudaDevice, P> {
 public:
-    explicit CudaServer(unsigned blocks = 32, unsigned guess_blocks = 16) noexcept
+    explicit CudaServer(unsigned blocks = 32, unsigned guess_blocks = 4) noexcept
         : blocks_{std::max(blocks, 1U)}, guess_blocks_{std::max(guess_blocks, 1U)} {}
 
     /// As Server says.
     /// @{
     [[nodiscard]] Status serve(CudaDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                CudaDevice::Stream stream) const override {
-        return on(device, "serve experts", [&] {
-            routed::detail::serve_kernel<P><<<blocks_, routed::detail::threads, 0, stream>>>(tables, call);
-        });
+        return on(device, "serve experts",
+                  [&] { return launch(routed::detail::serve_kernel<P>, blocks_, stream, tables, call); });
     }
     [[nodiscard]] Status guess(CudaDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                CudaDevice::Stream stream) const override {
         return on(device, "guess experts", [&] {
-            routed::detail::guess_kernel<P><<<1, routed::detail::threads, 0, stream>>>(tables, call);
-            routed::detail::guess_fill_kernel<P><<<guess_blocks_, routed::detail::threads, 0, stream>>>(tables);
+            const cudaError_t code = launch(routed::detail::guess_kernel<P>, 1, stream, tables, call);
+            if (code != cudaSuccess) { return code; }
+            return launch(routed::detail::guess_fill_kernel<P>, guess_blocks_, stream, tables);
         });
     }
     /// @}
 
 private:
+    template <class... Parameters, class... Arguments>
+    [[nodiscard]] static cudaError_t launch(void (*kernel)(Parameters...), unsigned blocks, cudaStream_t stream,
+                                            const Arguments&... arguments) {
+        cudaLaunchConfig_t config{};
+        config.gridDim = dim3(blocks);
+        config.blockDim = dim3(routed::detail::threads);
+        config.stream = stream;
+        return cudaLaunchKernelEx(&config, kernel, arguments...);
+    }
     /// Launches on that device, and leaves the caller's current one as it was.
     template <class Launch>
-    [[nodiscard]] static Status on(CudaDevice& device, const char* what, const Launch& launch) {
+    [[nodiscard]] static Status on(CudaDevice& device, const char* what, const Launch& enqueue) {
         int current = 0;
         cudaError_t code = cudaGetDevice(&current);
         const bool is_other = code == cudaSuccess && current != device.ordinal();
         if (is_other) { code = cudaSetDevice(device.ordinal()); }
-        if (code == cudaSuccess) {
-            launch();
-            code = cudaGetLastError();
-        }
+        if (code == cudaSuccess) { code = enqueue(); }
         if (is_other) { static_cast<void>(cudaSetDevice(current)); }
         if (code == cudaSuccess) { return {}; }
         return Error{ErrorKind::device, std::string{what} + ": " + cudaGetErrorString(code),

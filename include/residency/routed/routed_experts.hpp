@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -65,7 +66,7 @@ struct Choices {
 };
 
 /// Where kernels find the experts that were chosen: by choice, in device memory. Valid for what follows on the stream, until the next
-/// call for the same layer.
+/// call of serve(); the two arrays, until the next one for the same layer.
 struct Served {
     const std::byte* const* addresses = nullptr;  ///< null for padding
     const std::int32_t* slots =
@@ -143,7 +144,8 @@ public:
     /// Says which experts of a layer are likely to be chosen next. They are brought beside what follows on the stream, and no longer than
     /// until the next call of try_serve(). The choices stay as they are until that call has run: give each layer memory of its own. Does not block. After the last one of a capture comes try_join(). Errors: as try_serve().
     [[nodiscard]] Status try_guess(std::uint32_t layer, const Choices& choices, Stream stream);
-    /// What follows on the stream comes after what guesses bring. A capture needs it at its end.
+    /// What follows on the stream comes after what guesses bring. A capture in which there are guesses needs it at its end. A guess of the next
+    /// token's first layer before it is waited for as a whole.
     [[nodiscard]] Status try_join(Stream stream);
     /// Blocks until the device is idle. What was chosen wrongly is said here, too.
     [[nodiscard]] Result<Statistics> try_statistics();
@@ -156,7 +158,7 @@ public:
             nullptr;  ///< by expert of the layer, in device memory; those of the group are valid
     };
     /// Begins passes that read all experts, layer by layer, such as a long prompt's. Blocks until the device is idle. What the cache holds is read
-    /// where it lies; the rest goes through `ring` of its slots, which are empty afterwards (0: 16, or as many as there are). No call of
+    /// where it lies; the rest, if there is any, goes through `ring` of its slots, which are empty afterwards (0: 16, or as many as there are). It is not captured. No call of
     /// try_serve() or try_guess() comes before try_end_prefill(). Errors: wrong_state (one has begun), the device's own.
     [[nodiscard]] Status try_begin_prefill(std::uint32_t ring = 0);
     /// Groups of a layer. Precondition: a prefill has begun.
@@ -232,6 +234,7 @@ struct RoutedExperts<D, P>::State {
     std::size_t events = 0;  // that were made
     bool has_side = false;
     bool is_side_used = false;
+    std::uint32_t last_layer = none;  // of the last serve()
     ResolvedBudget budget;
     std::uint32_t slots = 0;
 
@@ -255,8 +258,8 @@ struct RoutedExperts<D, P>::State {
     }
     /// As many slots as a budget holds, at most all.
     [[nodiscard]] std::uint32_t slots_in(std::uint64_t bytes) const {
-        return static_cast<std::uint32_t>(
-            (std::min)(std::uint64_t{experts}, (bytes - memory_bytes) / tables.slot_bytes));
+        const std::uint64_t chunk = pool.chunk_bytes(*device), held = (bytes - memory_bytes) / chunk * chunk;
+        return static_cast<std::uint32_t>((std::min)(std::uint64_t{experts}, held / tables.slot_bytes));
     }
     /// Holds the memory of so many slots.
     [[nodiscard]] Status hold(std::uint32_t number) {
@@ -305,9 +308,11 @@ struct RoutedExperts<D, P>::State {
     [[nodiscard]] Status empty_slots(std::uint32_t first);
     /// What was chosen wrongly, once.
     [[nodiscard]] Status take_mistake() {
-        if (static_cast<volatile const Mistake*>(mistake)->is_whole == 0) { return {}; }
+        if (std::atomic_ref{mistake->is_whole}.load(std::memory_order_acquire) == 0) { return {}; }
         const Mistake made = *mistake;
-        *mistake = {};
+        mistake->is_whole = 0;
+        std::atomic_ref{mistake->is_set}.store(0,
+                                               std::memory_order_release);  // last: the device may write the next one
         return Error{ErrorKind::invalid_argument,
                      "layer " + std::to_string(made.layer) + ": choice " + std::to_string(made.place) +
                          " of an earlier call was expert " + std::to_string(made.choice) + ", and the layer has " +
@@ -338,7 +343,7 @@ Status RoutedExperts<D, P>::State::exchange(std::span<T> values, T* on_device, b
 
 template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::State::empty_slots(std::uint32_t first) {
-    std::vector<Slot> there(slots - first);
+    std::vector<Slot> there(experts - first);  // all: the device may have got to know more slots than the host
     std::vector<std::uint32_t> slot_of(experts);
     if (Status read = exchange(std::span{there}, tables.slot + first, true); !read) { return read; }
     if (Status read = exchange(std::span{slot_of}, tables.slot_of, true); !read) { return read; }
@@ -589,6 +594,7 @@ Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices
     if (Status done = state.options.server->serve(*state.device, state.tables, *call, stream); !done) {
         return done.error();
     }
+    state.last_layer = layer;
     return Served{call->addresses, call->slots, state.tables.pool, state.tables.slot_bytes};
 }
 
@@ -600,6 +606,7 @@ Status RoutedExperts<D, P>::try_guess(std::uint32_t layer, const Choices& choice
     if (Status recorded = state.device->record(state.fork, stream); !recorded) { return recorded; }
     if (Status waited = state.device->wait(state.side, state.fork); !waited) { return waited; }
     state.is_side_used = true;
+    call->after = state.last_layer;
     return state.options.server->guess(*state.device, state.tables, *call, state.side);
 }
 
@@ -633,27 +640,26 @@ auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
 
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> {
-    std::vector<Slot> there(slots);
+    std::vector<Slot> there(experts);
     Found found{std::vector<std::uint32_t>(experts), {}};
     if (Status read = exchange(std::span{there}, tables.slot, true); !read) { return read.error(); }
     if (Status read = exchange(std::span{found.slot_of}, tables.slot_of, true); !read) { return read.error(); }
-    for (std::uint32_t at = 0; at < slots; ++at) { found.ring.push_back(at); }
-    const auto is_sooner = [&](std::uint32_t a, std::uint32_t b) {
-        const bool a_free = there[a].expert == none, b_free = there[b].expert == none;
-        return a_free != b_free ? a_free : there[a].call != there[b].call ? there[a].call < there[b].call : a < b;
-    };
-    std::ranges::sort(found.ring, is_sooner);
-    found.ring.resize((std::min)(ring, slots));
-    for (const std::uint32_t at : found.ring) {
-        if (there[at].expert != none) { found.slot_of[there[at].expert] = none; }
-        there[at] = {};
-    }
-    // What a guess has brought a part of is not read where it lies.
-    for (std::uint32_t at = 0; at < slots; ++at) {
-        Slot& slot = there[at];
-        if (slot.expert == none || slot.pieces == pieces_of(source_bytes[slot.expert])) { continue; }
-        found.slot_of[slot.expert] = none;
+    const auto empty = [&](Slot& slot) {
+        if (slot.expert != none) { found.slot_of[slot.expert] = none; }
         slot = {};
+    };
+    for (std::uint32_t at = 0; at < experts; ++at) {  // what a guess has brought a part of is not read where it lies
+        const bool is_whole = there[at].expert != none && there[at].pieces == pieces_of(source_bytes[there[at].expert]);
+        if (at >= slots || !is_whole) { empty(there[at]); }
+    }
+    if (std::ranges::find(found.slot_of, none) != found.slot_of.end()) {
+        for (std::uint32_t at = 0; at < slots; ++at) { found.ring.push_back(at); }
+        std::ranges::sort(found.ring, [&](std::uint32_t a, std::uint32_t b) {
+            const bool a_free = there[a].expert == none, b_free = there[b].expert == none;
+            return a_free != b_free ? a_free : there[a].call != there[b].call ? there[a].call < there[b].call : a < b;
+        });
+        found.ring.resize((std::min)(ring, slots));
+        for (const std::uint32_t at : found.ring) { empty(there[at]); }
     }
     routed::State now;
     if (Status read = read_state(now); !read) { return read.error(); }
@@ -672,9 +678,7 @@ Status RoutedExperts<D, P>::try_begin_prefill(std::uint32_t ring) {
     if (state.is_prefilling) { return Error{ErrorKind::wrong_state, "a prefill has begun already"}; }
     if (Status idle = state.device->synchronize(); !idle) { return idle; }
     if (Status fine = state.take_mistake(); !fine) { return fine; }
-    const bool is_whole = state.slots == state.experts;
-    const std::uint32_t wanted = ring == 0 ? 16 : ring;
-    auto found = state.take_ring(is_whole ? (std::min)(wanted, 2U) : (std::max)(wanted, 2U));
+    auto found = state.take_ring(ring == 0 ? 16 : (std::max)(ring, 2U));
     if (!found) { return found.error(); }
     const auto half = static_cast<std::uint32_t>(found->ring.size() / 2);
     std::vector<const std::byte*> addresses(state.experts);
@@ -712,6 +716,7 @@ Status RoutedExperts<D, P>::try_begin_prefill(std::uint32_t ring) {
 template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::State::bring_group(std::uint32_t group, std::uint32_t half, Stream stream) {
     in_half[half] = none;
+    is_side_used = true;
     if (Status recorded = device->record(fork, stream); !recorded) { return recorded; }
     if (Status waited = device->wait(side, fork); !waited) { return waited; }
     if (!groups[group].copies.empty()) {
@@ -779,7 +784,10 @@ Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
         return changed.error().in("for " + std::to_string(after) + " experts");
     }
     if (after > before) {
-        if (Status told = state.set_slots(after); !told) { return told.error(); }
+        if (Status told = state.set_slots(after); !told) {  // the device may know them already
+            if (state.empty_slots(before)) { static_cast<void>(state.hold(before).has_value()); }
+            return told.error();
+        }
         state.slots = after;
     }
     BudgetChange change;

@@ -78,9 +78,12 @@ public:
 
     /// Lists what is to be brought. For choices: writes where kernels read them.
     RESIDENCY_HOST_DEVICE void make() {
-        if (!is_guess_) { end_guess(); }
-        team_.sync();                                                                    // everybody has read the state
-        if (is_guess_ && (now_.layer == none || now_.layer == call_.layer)) { return; }  // too early, or too late
+        end_guess();
+        team_.sync();                                                          // everybody has read the state
+        if (is_guess_ && (now_.layer == none || now_.layer != call_.after)) {  // too early, or too late
+            if (team_.rank == 0) { write_state(); }
+            return;
+        }
         find_first_choices();
         find_misses();
         place_misses();
@@ -165,7 +168,7 @@ private:
         Candidate best;
         for (std::uint32_t at = team_.rank; at < slots_; at += team_.size) {
             const Slot& slot = t_.slot[at];
-            if (slot.call == now_.call && now_.call != 0) { continue; }
+            if (slot.call == now_.call) { continue; }
             const Candidate own = slot.expert == none ? Candidate{Key{free_key, 0}, at, at}
                                                       : Candidate{key_of(t_.of_slot[at], slot.layer), at, slot.expert};
             if (own.is_before(best)) { best = own; }
@@ -179,15 +182,13 @@ private:
             const std::uint32_t expert = first_ + scratch_.misses[k];
             const std::uint32_t had = t_.slot_of[expert];
             if (had != none) {  // a guess has brought a part of it
-                const std::uint32_t come = t_.slot[had].pieces;
-                team_.sync();
-                if (had % team_.size == team_.rank) { fill(expert, had, come); }
+                if (had % team_.size == team_.rank) { fill(expert, had, t_.slot[had].pieces); }
                 ++fills_;
                 continue;
             }
             const Candidate leaves = team_.first_of(own);
             const bool is_placed = leaves.slot != none && is_worth(expert, leaves);
-            team_.sync();  // everybody has looked
+            if (is_guess_ || t_.reads_in_place) { team_.sync(); }  // everybody has looked at the expert
             if (!is_placed) {
                 if (!is_guess_ && team_.rank == 0) { read_in_place(expert); }
                 if (leaves.slot == none && is_guess_) { return; }
@@ -203,7 +204,7 @@ private:
                 t_.slot_of[expert] = leaves.slot;
                 P::inserted(*t_.numbers, t_.of_slot[leaves.slot], t_.of_expert[expert], round_, now_);
                 fill(expert, leaves.slot, 0);
-                own = best_of_own();
+                if (k + 1 < misses_) { own = best_of_own(); }
             }
             ++fills_;
         }

@@ -69,15 +69,17 @@ struct State {
     std::uint32_t slots = 0;        ///< that there are
     std::uint32_t layer = none;     ///< that was served last
     std::uint32_t fills = 0;        ///< of the call that runs
-    std::uint32_t is_listed = 0;    ///< its fills are listed
-    std::uint32_t done = 0;         ///< of its blocks, those that are done
-    std::uint32_t gate = 0;         ///< guesses that run; with gate_closed: none may begin
+    std::uint32_t is_listed = 0;    ///< its fills are listed: 1, and their number
+    std::uint32_t done = 0;         ///< of its blocks, those that have seen that
+    std::uint32_t gate = 0;         ///< blocks that bring a guess; and the bits below
     std::uint32_t guess_fills = 0;  ///< of the last guess
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
     Counters counters;              ///< of all calls
 };
 /// In State::gate: a call decides.
 inline constexpr std::uint32_t gate_closed = 1U << 31U;
+/// In State::gate: a guess decides.
+inline constexpr std::uint32_t gate_decides = 1U << 30U;
 
 /// The cache as kernels see it: every pointer is the device's. Passed by value.
 template <class Policy>
@@ -111,6 +113,7 @@ struct Call {
     const void* choices = nullptr;          ///< in device memory
     const std::byte** addresses = nullptr;  ///< out, by choice: where kernels read the expert; null for padding
     std::int32_t* slots = nullptr;          ///< out, by choice: its slot; -1: padding, or it is read in host memory
+    std::uint32_t after = none;             ///< of a guess: the layer that was served before it; later it is too late
 };
 
 /// The i-th choice of a call.
