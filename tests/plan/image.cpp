@@ -133,7 +133,7 @@ TEST_CASE("what no step reads raises no floor, takes no room and is in no copy")
         CHECK(pinned.error().message() ==
               "budget of 2,097,152 bytes (2 MiB) is below the floor of 46,137,344 bytes (44 MiB), which step 0 sets, "
               "beside 41,943,040 bytes (40 MiB) that are "
-              "pinned");
+              "kept");
     }
 }
 
