@@ -15,7 +15,7 @@
 
 namespace routed_test {
 
-/// The tables of a cache, in memory of the host, and the code of the kernels on them.
+/// The tables of a cache, in memory of the host, and the code of the kernels on them. Its slots have no bytes.
 template <class P>
 struct OnHost {
     OnHost(std::uint32_t layers, std::uint32_t per_layer, std::uint32_t slots, std::uint64_t bytes = 1 << 20)
@@ -23,7 +23,6 @@ struct OnHost {
         state.slots = slots;
         for (std::uint32_t layer = 0; layer <= layers; ++layer) { first.push_back(layer * per_layer); }
         t.layers = layers;
-        t.slot_bytes = bytes;
         t.first_expert = first.data();
         t.sources = sources.data();
         t.slot_of = slot_of.data();

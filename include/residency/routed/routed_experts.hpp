@@ -321,7 +321,7 @@ struct RoutedExperts<D, P>::State {
                          "negative ones are padding"};
     }
     [[nodiscard]] Status open(std::span<const Source> sources);
-    /// Lays the tables out, from `at` on. The number of bytes.
+    /// Lays the tables out, from `at` on; null: only counts. The number of bytes.
     [[nodiscard]] std::uint64_t lay_out(std::byte* at);
     void close() noexcept;
 };
@@ -454,7 +454,7 @@ std::uint64_t RoutedExperts<D, P>::State::lay_out(std::byte* at) {
     std::uint64_t end = 0;
     const auto take = [&]<class T>(T*& pointer, std::uint64_t count) {
         end = pool::round_up(end, 256);
-        pointer = reinterpret_cast<T*>(at + end);
+        if (at != nullptr) { pointer = reinterpret_cast<T*>(at + end); }
         end += count * sizeof(std::remove_const_t<T>);
     };
     take(tables.first_expert, std::uint64_t{tables.layers} + 1);
