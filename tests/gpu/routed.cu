@@ -169,7 +169,7 @@ TEST_CASE_TEMPLATE("gpu: routed: kernels decide as the host's code does, and eve
         Fixture f{3};
         const CudaServer<P> server;
         Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
-        routed_test::OnHost<P> on_host{layers, per_layer, cache.slots(), bytes};
+        routed_test::OnHost<P> on_host{routed_test::equal_layers(layers, per_layer), cache.slots(), bytes};
         for (std::uint32_t i = 0; i < tokens; ++i) {
             f.run(cache, false);
             for (std::uint32_t layer = 0; layer < layers; ++layer) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <random>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "residency/routed/policies.hpp"
@@ -18,11 +19,13 @@ namespace routed_test {
 /// The tables of a cache, in memory of the host, and the code of the kernels on them. Its slots have no bytes.
 template <class P>
 struct OnHost {
-    OnHost(std::uint32_t layers, std::uint32_t per_layer, std::uint32_t slots, std::uint64_t bytes = 1 << 20)
-        : all{layers * per_layer}, rounds(layers), sources(all, residency::routed::Source{nullptr, bytes}) {
+    /// `first_expert`: by layer, the number of its first expert, and that of all.
+    OnHost(std::vector<std::uint32_t> first_expert, std::uint32_t slots, std::uint64_t bytes)
+        : first{std::move(first_expert)},
+          rounds(first.size() - 1),
+          sources(first.back(), residency::routed::Source{nullptr, bytes}) {
         state.slots = slots;
-        for (std::uint32_t layer = 0; layer <= layers; ++layer) { first.push_back(layer * per_layer); }
-        t.layers = layers;
+        t.layers = static_cast<std::uint32_t>(first.size() - 1);
         t.first_expert = first.data();
         t.sources = sources.data();
         t.slot_of = slot_of.data();
@@ -47,26 +50,30 @@ struct OnHost {
     }
     [[nodiscard]] bool has(std::uint32_t expert) const { return slot_of[expert] != residency::routed::none; }
 
-    std::uint32_t all;  // experts
-    std::vector<std::uint32_t> rounds;
+    std::vector<std::uint32_t> first, rounds;
     std::vector<residency::routed::Source> sources;
+    std::vector<std::uint32_t> slot_of = std::vector<std::uint32_t>(sources.size(), residency::routed::none);
+    std::vector<residency::routed::Slot> slot = std::vector<residency::routed::Slot>(sources.size());
+    std::vector<typename P::OfExpert> of_expert = std::vector<typename P::OfExpert>(sources.size());
+    std::vector<typename P::OfSlot> of_slot = std::vector<typename P::OfSlot>(sources.size());
+    std::vector<residency::routed::Fill> fills = std::vector<residency::routed::Fill>(residency::routed::most_choices);
+    std::vector<residency::routed::Fill> guess_fills = fills;
+    std::vector<const std::byte*> addresses = std::vector<const std::byte*>(residency::routed::most_choices);
+    std::vector<std::int32_t> slots_out = std::vector<std::int32_t>(residency::routed::most_choices);
     residency::routed::Tables<P> t;
     residency::routed::OneThread one;
     residency::routed::Scratch scratch{};
     residency::routed::State state;
     residency::routed::Mistake mistake;
     typename P::Numbers numbers = *P::numbers({});
-    std::vector<std::uint32_t> first;
-    std::vector<std::uint32_t> slot_of = std::vector<std::uint32_t>(all, residency::routed::none);
-    std::vector<residency::routed::Slot> slot = std::vector<residency::routed::Slot>(all);
-    std::vector<typename P::OfExpert> of_expert = std::vector<typename P::OfExpert>(all);
-    std::vector<typename P::OfSlot> of_slot = std::vector<typename P::OfSlot>(all);
-    std::vector<residency::routed::Fill> fills = std::vector<residency::routed::Fill>(residency::routed::most_choices),
-                                         guess_fills =
-                                             std::vector<residency::routed::Fill>(residency::routed::most_choices);
-    std::vector<const std::byte*> addresses = std::vector<const std::byte*>(residency::routed::most_choices);
-    std::vector<std::int32_t> slots_out = std::vector<std::int32_t>(residency::routed::most_choices);
 };
+
+/// First experts of layers of equal size.
+inline std::vector<std::uint32_t> equal_layers(std::uint32_t layers, std::uint32_t per_layer) {
+    std::vector<std::uint32_t> first;
+    for (std::uint32_t layer = 0; layer <= layers; ++layer) { first.push_back(layer * per_layer); }
+    return first;
+}
 
 /// What a router might choose: different experts, some of them often.
 inline std::vector<std::int32_t> choose_some(std::mt19937& random, std::uint32_t experts, std::uint32_t count) {

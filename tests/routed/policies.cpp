@@ -88,7 +88,7 @@ void compare(const Policy& policy) {
         for (std::uint32_t seed = 1; seed <= 4; ++seed) {
             CAPTURE(slots);
             CAPTURE(seed);
-            OnHost<P> kernels{layers, per_layer, slots};
+            OnHost<P> kernels{equal_layers(layers, per_layer), slots, 1 << 20};
             Reference<Policy> host{policy, slots};
             std::mt19937 random{seed};
             std::uint64_t differences = 0;

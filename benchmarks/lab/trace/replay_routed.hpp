@@ -12,8 +12,8 @@
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/routed/policies.hpp"
-#include "residency/routed/serve.hpp"
 #include "residency/routed/tables.hpp"
+#include "tests/routed/on_host.hpp"
 
 namespace lab::trace {
 
@@ -39,40 +39,15 @@ template <routed::Policy P>
                                                      " has more"};
         }
     }
-    auto numbers = P::numbers({});
-    if (!numbers) { return numbers.error(); }
-    std::vector<routed::Source> sources(experts, {nullptr, routed::piece_bytes});
-    std::vector<std::uint32_t> slot_of(experts, routed::none), rounds(first_expert.size());
-    std::vector<routed::Slot> slot(experts);
-    std::vector<typename P::OfExpert> of_expert(experts);
-    std::vector<typename P::OfSlot> of_slot(experts);
-    std::vector<routed::Fill> fills(routed::most_choices);
-    routed::State state;
-    routed::Mistake mistake;
-    state.slots = static_cast<std::uint32_t>((std::min)(slots, std::uint64_t{experts}));
-    routed::Tables<P> tables;
-    tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
-    tables.first_expert = first_expert.data();
-    tables.sources = sources.data();
-    tables.slot_of = slot_of.data();
-    tables.slot = slot.data();
-    tables.rounds = rounds.data();
-    tables.of_expert = of_expert.data();
-    tables.of_slot = of_slot.data();
-    tables.numbers = &*numbers;
-    tables.fills = tables.guess_fills = fills.data();
-    tables.state = &state;
-    tables.mistake = &mistake;
-
-    routed::Scratch scratch;
-    std::vector<std::int32_t> choices, slots_of_choices(routed::most_choices);
-    std::vector<const std::byte*> addresses(routed::most_choices);
+    routed_test::OnHost<P> cache{first_expert, static_cast<std::uint32_t>((std::min)(slots, std::uint64_t{experts})),
+                                 routed::piece_bytes};
+    std::vector<std::int32_t> choices;
     CacheCounts counts;
     std::uint64_t missed_before = 0;
     for (std::size_t i = 0; i < trace.steps(); ++i) {
         const auto step = trace.step(i);
         if (step.empty()) { continue; }
-        if (i <= first_counted) { missed_before = state.counters.misses; }
+        if (i <= first_counted) { missed_before = cache.state.counters.misses; }
         const std::uint32_t layer = trace.groups.empty() ? 0 : trace.groups[index(step.front())];
         choices.clear();
         for (const StorageId id : step) {
@@ -84,18 +59,11 @@ template <routed::Policy P>
             return Error{ErrorKind::unsupported,
                          "a step has to name experts of one layer, at most " + std::to_string(routed::most_choices)};
         }
-        const routed::Call call{layer,
-                                static_cast<std::uint32_t>(choices.size()),
-                                routed::ChoiceType::i32,
-                                choices.data(),
-                                addresses.data(),
-                                slots_of_choices.data()};
-        const routed::OneThread one;
-        routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
+        cache.serve(layer, choices);
         if (i >= first_counted) { counts.requests += step.size(); }
     }
     counts.requested_bytes = counts.requests;
-    counts.misses = counts.missed_bytes = state.counters.misses - missed_before;
+    counts.misses = counts.missed_bytes = cache.state.counters.misses - missed_before;
     return counts;
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <type_traits>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "residency/error.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/ranked.hpp"
+#include "residency/evict/use_rates.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
@@ -49,15 +49,15 @@ public:
     /// @{
     void inserted(StorageId id, StepIndex) noexcept {
         const std::uint32_t round = layers_[layer_of_[index(id)]].round;
-        ranked_[index(id)] = with_use(history_[index(id)], round);
+        ranked_[index(id)] = decay_.with_use(history_[index(id)], round);
         set_leaf(id, true);
     }
     void used(StorageId id, StepIndex now) noexcept {
         const std::uint32_t layer = layer_of_[index(id)];
         if (layer != current_ || (layers_.size() == 1 && now != last_step_)) { begin_round(layer); }
         last_step_ = now;
-        Rates& rates = history_[index(id)];
-        rates = with_use(rates, layers_[layer].round);
+        UseRates& rates = history_[index(id)];
+        rates = decay_.with_use(rates, layers_[layer].round);
         ranked_[index(id)] = rates;
         set_leaf(id, true);
     }
@@ -86,12 +86,6 @@ public:
 private:
     static constexpr std::uint32_t never = UINT32_MAX;
 
-    /// Sums of decayed uses, as of a round of the storage's layer. Their mean is p.
-    struct Rates {
-        double slow = 0;
-        double fast = 0;
-        std::uint32_t round = 0;
-    };
     /// The storage with the smallest p of those below, and the first round in which another one may have it.
     struct Node {
         StorageId winner = no_storage;
@@ -102,16 +96,6 @@ private:
         std::size_t first_node = 0;
         std::uint32_t leaves = 0;
         std::uint32_t round = 0;
-    };
-    /// The factors by which a rate decays.
-    struct Decay {
-        static constexpr std::uint32_t size = 128;
-        double in_rounds = 1;
-        double of_use = 0;  // what one use adds
-        double factors[size] = {};
-
-        void fill(double rounds) noexcept;
-        [[nodiscard]] double after(std::uint32_t rounds) const noexcept;
     };
     struct ShorterTime {
         bool operator()(double a, double b) const noexcept { return a > b; }
@@ -140,31 +124,15 @@ private:
         }
     };
 
-    /// The rates as of a later round.
-    [[nodiscard]] Rates at(const Rates& rates, std::uint32_t round) const noexcept {
-        const std::uint32_t passed = round - rates.round;
-        return {rates.slow * slow_decay_.after(passed), rates.fast * fast_decay_.after(passed), round};
-    }
-    /// The rates as of a round with a use in it. A second use in a round does not count.
-    [[nodiscard]] Rates with_use(const Rates& rates, std::uint32_t round) const noexcept {
-        if (rates.round == round && rates.slow > 0) { return rates; }
-        Rates now = at(rates, round);
-        now.slow += slow_decay_.of_use;
-        now.fast += fast_decay_.of_use;
-        return now;
-    }
     [[nodiscard]] double rate(StorageId id, std::uint32_t round) const noexcept {
-        const Rates rates = at(ranked_[index(id)], round);
-        const double mean = (rates.slow + rates.fast) / 2;
-        constexpr double least = (std::numeric_limits<double>::min)();
-        return mean < least ? least : mean;
+        return UseDecay::rate(decay_.at(ranked_[index(id)], round));
     }
     /// Expected rounds until the next use of a storage of the layer, counted from the first round on, so that they change only when
     /// the layer's turn comes.
     [[nodiscard]] double time_to_use(std::uint32_t layer, double rate) const noexcept {
         const auto layers = static_cast<std::uint32_t>(layers_.size());
         const std::uint32_t ahead = layer > current_ ? layer - current_ : layer + layers - current_;
-        return static_cast<double>(position_ + ahead) / layers + (1 - rate) / rate;
+        return static_cast<double>(position_ + ahead) / layers + UseDecay::rounds_to_use(rate);
     }
 
     /// Begins a round of the layer. The layers between the last one and this one were skipped.
@@ -181,13 +149,13 @@ private:
     Config config_;
     std::vector<std::uint32_t> layer_of_;  // by storage
     std::vector<std::uint32_t> leaf_of_;   // by storage: its leaf in the tournament of its layer
-    std::vector<Rates> history_;           // by storage: the rates of its uses
-    std::vector<Rates> ranked_;            // by storage: the rates that it ranks by
+    std::vector<UseRates> history_;        // by storage: the rates of its uses
+    std::vector<UseRates> ranked_;         // by storage: the rates that it ranks by
     std::vector<Layer> layers_;
     std::vector<Node> nodes_;
     RankedHeap<double, ShorterTime>
         heap_;  // the layers, as if they were storages, by the time to the use of their winners
-    Decay slow_decay_, fast_decay_;
+    UseDecay decay_;
     double crossing_ = 0;         // difference of the two rates of decay, per round
     std::uint64_t position_ = 0;  // turns of layers so far
     std::uint32_t current_ = 0;   // the layer whose turn was last

@@ -4,14 +4,13 @@
 
 // Who leaves a cache of experts whose router is on the device. The same code runs in kernels and on the host.
 
-#include <cmath>
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
-#include "residency/evict/expected_use.hpp"
-#include "residency/model/number.hpp"
+#include "residency/evict/use_rates.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
 
@@ -36,22 +35,6 @@ struct Key {
         return first > other.first || (first == other.first && second > other.second);
     }
 };
-
-// Rounded as the host rounds: a compiler for a GPU would make one operation of a product and a sum.
-[[nodiscard]] RESIDENCY_HOST_DEVICE double plus(double a, double b) {
-#ifdef __CUDA_ARCH__
-    return __dadd_rn(a, b);
-#else
-    return a + b;
-#endif
-}
-[[nodiscard]] RESIDENCY_HOST_DEVICE double times(double a, double b) {
-#ifdef __CUDA_ARCH__
-    return __dmul_rn(a, b);
-#else
-    return a * b;
-#endif
-}
 
 /// The least recently used expert leaves.
 struct Lru {
@@ -116,87 +99,33 @@ struct ExpectedUse {
         double slow_rounds = 32;  ///< rounds in which the slow rate falls to 1/e
         double fast_rounds = 2;   ///< rounds in which the fast rate falls to 1/e; fewer than slow_rounds
     };
-    /// By what a rate decays in a number of rounds.
-    struct Decay {
-        static constexpr std::uint32_t size = 128;  ///< of each table
-        double of_use = 0;                          ///< what one use adds
-        double rounds[size] = {};                   ///< in 0 … size − 1 rounds
-        double hundreds[size] = {};                 ///< in 0, size, 2 size … rounds
-
-        /// 0 beyond the tables.
-        [[nodiscard]] RESIDENCY_HOST_DEVICE double after(std::uint32_t passed) const {
-            if (passed < size) { return rounds[passed]; }
-            return passed / size < size ? times(rounds[passed % size], hundreds[passed / size]) : 0.0;
-        }
-    };
-    /// The decay of both rates.
-    struct Numbers {
-        Decay slow;  ///< of slow_rounds
-        Decay fast;  ///< of fast_rounds
-    };
-    /// Sums of decayed uses, as of a round of the expert's layer.
-    struct Rates {
-        double slow = 0;          ///< whose mean
-        double fast = 0;          ///< is the use rate
-        std::uint32_t round = 0;  ///< of the layer
-    };
-    using OfExpert = Rates;  ///< of its uses, remembered while it has no slot
-    using OfSlot = Rates;    ///< that it ranks by
+    using Numbers = evict::UseDecay;   ///< of both rates
+    using OfExpert = evict::UseRates;  ///< of its uses, remembered while it has no slot
+    using OfSlot = evict::UseRates;    ///< that it ranks by
 
     /// As Policy says.
     /// @{
     [[nodiscard]] static Result<Numbers> numbers(const Config& config) {
-        if (!residency::detail::is_positive(config.fast_rounds) || residency::detail::is_nan(config.slow_rounds) ||
-            config.fast_rounds >= config.slow_rounds) {
-            return Error{ErrorKind::invalid_argument, "routed::ExpectedUse needs 0 < fast_rounds < slow_rounds"};
-        }
-        Numbers numbers;
-        fill(numbers.slow, config.slow_rounds);
-        fill(numbers.fast, config.fast_rounds);
-        return numbers;
+        return Numbers::try_make(config.slow_rounds, config.fast_rounds, "routed::ExpectedUse");
     }
     RESIDENCY_HOST_DEVICE static void inserted(const Numbers& numbers, OfSlot& slot, const OfExpert& expert,
                                                std::uint32_t round, const Now&) {
-        slot = with_use(numbers, expert, round);
+        slot = numbers.with_use(expert, round);
     }
     RESIDENCY_HOST_DEVICE static void used(const Numbers& numbers, OfSlot& slot, OfExpert& expert, std::uint32_t round,
                                            const Now&) {
-        expert = with_use(numbers, expert, round);
+        expert = numbers.with_use(expert, round);
         slot = expert;
     }
-    // Expected rounds until the next use: d / layers + (1 − p) / p, with d the layers until the expert's is next and p the mean of its rates.
+    // d / layers + (1 − p) / p rounds, with d the layers until the expert's is next.
     [[nodiscard]] RESIDENCY_HOST_DEVICE static Key key(const Numbers& numbers, const OfSlot& slot, std::uint32_t layer,
                                                        std::uint32_t round, const Now& now) {
-        const Rates rates = at(numbers, slot, round);
-        const double mean = times(plus(rates.slow, rates.fast), 0.5);
-        const double p = mean < 1e-300 ? 1e-300 : mean;
+        const evict::UseRates rates = numbers.at(slot, round);
         const std::uint32_t ahead = layer > now.layer ? layer - now.layer : layer + now.layers - now.layer;
-        return {plus(static_cast<double>(ahead) / now.layers, plus(1.0, -p) / p), -rates.slow};
+        return {Numbers::sum(static_cast<double>(ahead) / now.layers, Numbers::rounds_to_use(Numbers::rate(rates))),
+                -rates.slow};
     }
     /// @}
-
-private:
-    static void fill(Decay& decay, double rounds) {
-        decay.of_use = 1 - std::exp(-1 / rounds);
-        for (std::uint32_t i = 0; i < Decay::size; ++i) {
-            decay.rounds[i] = std::exp(-static_cast<double>(i) / rounds);
-            decay.hundreds[i] = std::exp(-static_cast<double>(i) * Decay::size / rounds);
-        }
-    }
-    [[nodiscard]] RESIDENCY_HOST_DEVICE static Rates at(const Numbers& numbers, const Rates& rates,
-                                                        std::uint32_t round) {
-        const std::uint32_t passed = round - rates.round;
-        return {times(rates.slow, numbers.slow.after(passed)), times(rates.fast, numbers.fast.after(passed)), round};
-    }
-    // A second use in a round does not count.
-    [[nodiscard]] RESIDENCY_HOST_DEVICE static Rates with_use(const Numbers& numbers, const Rates& rates,
-                                                              std::uint32_t round) {
-        if (rates.round == round && rates.slow > 0) { return rates; }
-        Rates now = at(numbers, rates, round);
-        now.slow = plus(now.slow, numbers.slow.of_use);
-        now.fast = plus(now.fast, numbers.fast.of_use);
-        return now;
-    }
 };
 
 /// Who leaves a cache of experts, in code that kernels run.

@@ -304,8 +304,14 @@ struct RoutedExperts<D, P>::State {
     [[nodiscard]] Result<Found> take_ring(std::uint32_t ring);
     /// Enqueues the copies of a group into a half of the ring, after what the caller's stream has.
     [[nodiscard]] Status bring_group(std::uint32_t group, std::uint32_t half, Stream stream);
-    /// What is in the slots from `first` on leaves, and there are so many slots. Precondition: the device is idle.
-    [[nodiscard]] Status empty_slots(std::uint32_t first);
+    /// There are `number` slots from now on, and those that `choose(slots, slot_of, empty)` calls `empty(slot)` for are empty. Gives the slots by
+    /// expert. Precondition: the device is idle.
+    template <class Choose>
+    [[nodiscard]] Result<std::vector<std::uint32_t>> empty_slots(std::uint32_t number, const Choose& choose);
+    [[nodiscard]] Status drop_slots(std::uint32_t number) {
+        auto left = empty_slots(number, [](const auto&, const auto&, const auto&) {});
+        return left ? Status{} : Status{left.error()};
+    }
     /// What was chosen wrongly, once.
     [[nodiscard]] Status take_mistake() {
         if (std::atomic_ref{mistake->is_whole}.load(std::memory_order_acquire) == 0) { return {}; }
@@ -342,22 +348,27 @@ Status RoutedExperts<D, P>::State::exchange(std::span<T> values, T* on_device, b
 }
 
 template <VirtualMemoryDevice D, Policy P>
-Status RoutedExperts<D, P>::State::empty_slots(std::uint32_t first) {
-    std::vector<Slot> there(experts - first);  // all: the device may have got to know more slots than the host
+template <class Choose>
+auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose& choose)
+    -> Result<std::vector<std::uint32_t>> {
+    std::vector<Slot> there(experts);  // all: the device may have got to know more slots than the host
     std::vector<std::uint32_t> slot_of(experts);
-    if (Status read = exchange(std::span{there}, tables.slot + first, true); !read) { return read; }
-    if (Status read = exchange(std::span{slot_of}, tables.slot_of, true); !read) { return read; }
-    for (Slot& slot : there) {
-        if (slot.expert != none) { slot_of[slot.expert] = none; }
-        slot = {};
-    }
     routed::State now;
-    if (Status read = read_state(now); !read) { return read; }
-    now.slots = first;
+    if (Status read = exchange(std::span{there}, tables.slot, true); !read) { return read.error(); }
+    if (Status read = exchange(std::span{slot_of}, tables.slot_of, true); !read) { return read.error(); }
+    if (Status read = read_state(now); !read) { return read.error(); }
+    const auto empty = [&](std::uint32_t at) {
+        if (there[at].expert != none) { slot_of[there[at].expert] = none; }
+        there[at] = {};
+    };
+    for (std::uint32_t at = number; at < experts; ++at) { empty(at); }
+    choose(std::as_const(there), std::as_const(slot_of), empty);
+    now.slots = number;
     now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
-    if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written; }
-    if (Status written = exchange(std::span{there}, tables.slot + first, false); !written) { return written; }
-    return exchange(std::span{&now, 1}, tables.state, false);
+    if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written.error(); }
+    if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }
+    if (Status written = exchange(std::span{&now, 1}, tables.state, false); !written) { return written.error(); }
+    return slot_of;
 }
 
 template <VirtualMemoryDevice D, Policy P>
@@ -640,35 +651,24 @@ auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
 
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> {
-    std::vector<Slot> there(experts);
-    Found found{std::vector<std::uint32_t>(experts), {}};
-    if (Status read = exchange(std::span{there}, tables.slot, true); !read) { return read.error(); }
-    if (Status read = exchange(std::span{found.slot_of}, tables.slot_of, true); !read) { return read.error(); }
-    const auto empty = [&](Slot& slot) {
-        if (slot.expert != none) { found.slot_of[slot.expert] = none; }
-        slot = {};
-    };
-    for (std::uint32_t at = 0; at < experts; ++at) {  // what a guess has brought a part of is not read where it lies
-        const bool is_whole = there[at].expert != none && there[at].pieces == pieces_of(source_bytes[there[at].expert]);
-        if (at >= slots || !is_whole) { empty(there[at]); }
-    }
-    if (std::ranges::find(found.slot_of, none) != found.slot_of.end()) {
+    Found found;
+    auto left = empty_slots(slots, [&](const std::vector<Slot>& there, const std::vector<std::uint32_t>& slot_of,
+                                       const auto& empty) {
+        for (std::uint32_t at = 0; at < slots; ++at) {  // what a guess has brought a part of is not read where it lies
+            const std::uint32_t expert = there[at].expert;
+            if (expert != none && there[at].pieces != pieces_of(source_bytes[expert])) { empty(at); }
+        }
+        if (std::ranges::find(slot_of, none) == slot_of.end()) { return; }
         for (std::uint32_t at = 0; at < slots; ++at) { found.ring.push_back(at); }
         std::ranges::sort(found.ring, [&](std::uint32_t a, std::uint32_t b) {
             const bool a_free = there[a].expert == none, b_free = there[b].expert == none;
             return a_free != b_free ? a_free : there[a].call != there[b].call ? there[a].call < there[b].call : a < b;
         });
         found.ring.resize((std::min)(ring, slots));
-        for (const std::uint32_t at : found.ring) { empty(there[at]); }
-    }
-    routed::State now;
-    if (Status read = read_state(now); !read) { return read.error(); }
-    now.guess_fills = 0;
-    if (Status written = exchange(std::span{found.slot_of}, tables.slot_of, false); !written) {
-        return written.error();
-    }
-    if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }
-    if (Status written = exchange(std::span{&now, 1}, tables.state, false); !written) { return written.error(); }
+        for (const std::uint32_t at : found.ring) { empty(at); }
+    });
+    if (!left) { return left.error(); }
+    found.slot_of = std::move(*left);
     return found;
 }
 
@@ -776,7 +776,7 @@ Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
     if (!resolved) { return state.in_words(resolved.error()); }
     const std::uint32_t before = state.slots, after = state.slots_in(resolved->bytes);
     if (after < before) {  // first no kernel finds what goes
-        if (Status left = state.empty_slots(after); !left) { return left.error(); }
+        if (Status left = state.drop_slots(after); !left) { return left.error(); }
         state.slots = after;
     }
     if (Status changed = state.hold(after); !changed) {
@@ -785,7 +785,7 @@ Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
     }
     if (after > before) {
         if (Status told = state.set_slots(after); !told) {  // the device may know them already
-            if (state.empty_slots(before)) { static_cast<void>(state.hold(before).has_value()); }
+            if (state.drop_slots(before)) { static_cast<void>(state.hold(before).has_value()); }
             return told.error();
         }
         state.slots = after;

@@ -16,15 +16,12 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/expected_use.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 
 RESIDENCY_INLINE Status ExpectedUse::attach(const Context& context) {
-    if (!residency::detail::is_positive(config_.fast_rounds) || residency::detail::is_nan(config_.slow_rounds) ||
-        config_.fast_rounds >= config_.slow_rounds) {
-        return Error{ErrorKind::invalid_argument, "evict::ExpectedUse needs 0 < fast_rounds < slow_rounds"};
-    }
+    const auto decay = UseDecay::try_make(config_.slow_rounds, config_.fast_rounds, "evict::ExpectedUse");
+    if (!decay) { return decay.error(); }
     const std::size_t storages = context.bytes.size();
     const std::span<const std::uint32_t> given =
         config_.layers.empty() ? context.groups : std::span<const std::uint32_t>{config_.layers};
@@ -53,14 +50,13 @@ RESIDENCY_INLINE Status ExpectedUse::attach(const Context& context) {
         nodes += 2 * std::size_t{layer.leaves};
     }
     nodes_.assign(nodes, Node{});
-    history_.assign(storages, Rates{});
-    ranked_.assign(storages, Rates{});
+    history_.assign(storages, UseRates{});
+    ranked_.assign(storages, UseRates{});
     heap_.attach(layers);
     position_ = 0;
     current_ = layers - 1;
     last_step_ = (std::numeric_limits<StepIndex>::max)();
-    slow_decay_.fill(config_.slow_rounds);
-    fast_decay_.fill(config_.fast_rounds);
+    decay_ = *decay;
     crossing_ = 1 / config_.fast_rounds - 1 / config_.slow_rounds;
     return {};
 }
@@ -113,8 +109,8 @@ RESIDENCY_INLINE void ExpectedUse::play(const Layer& layer, std::uint32_t node) 
         result = {left.winner == no_storage ? right.winner : left.winner, expires};
         return;
     }
-    const Rates a = at(ranked_[index(left.winner)], layer.round);
-    const Rates b = at(ranked_[index(right.winner)], layer.round);
+    const UseRates a = decay_.at(ranked_[index(left.winner)], layer.round);
+    const UseRates b = decay_.at(ranked_[index(right.winner)], layer.round);
     const double lead = (b.slow + b.fast) - (a.slow + a.fast);
     const bool left_wins = lead > 0 || (lead == 0 && a.slow <= b.slow);
     const double slow_excess = left_wins ? a.slow - b.slow : b.slow - a.slow;  // the winner's, which lasts longer
@@ -126,16 +122,6 @@ RESIDENCY_INLINE void ExpectedUse::play(const Layer& layer, std::uint32_t node) 
         crossing = layer.round + static_cast<std::uint32_t>(std::clamp(rounds, 1.0, limit));
     }
     result = {left_wins ? left.winner : right.winner, (std::min)(expires, crossing)};
-}
-
-RESIDENCY_INLINE void ExpectedUse::Decay::fill(double rounds) noexcept {
-    in_rounds = rounds;
-    of_use = 1 - std::exp(-1 / rounds);
-    for (std::uint32_t i = 0; i < size; ++i) { factors[i] = std::exp(-static_cast<double>(i) / rounds); }
-}
-
-RESIDENCY_INLINE double ExpectedUse::Decay::after(std::uint32_t rounds) const noexcept {
-    return rounds < size ? factors[rounds] : std::exp(-static_cast<double>(rounds) / in_rounds);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::evict
