@@ -98,22 +98,32 @@ __device__ unsigned long long sum_of(const uint4* at, std::size_t words, std::si
     }
     return sum;
 }
-/// Row k of blocks reads the k-th expert; the last row the dense part.
-__global__ void products(const std::byte* const* experts, std::uint32_t chosen, std::size_t bytes,
-                         unsigned long long* sums, const std::byte* dense) {
+/// The warp's sum is added to a sum in device memory.
+__device__ void add(unsigned long long sum, unsigned long long* to) {
+    for (int distance = 16; distance > 0; distance /= 2) { sum += __shfl_down_sync(0xffffffffU, sum, distance); }
+    if (threadIdx.x % 32 == 0 && sum != 0) { atomicAdd(to, sum); }
+}
+/// Row k of blocks reads the k-th expert; the last row the dense part. `experts`: their addresses.
+template <class Experts>
+__device__ void read_all(const Experts& experts, std::uint32_t chosen, std::size_t bytes, unsigned long long* sums,
+                         const std::byte* dense) {
     const std::uint32_t k = blockIdx.y;
     const std::size_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = std::size_t{gridDim.x} * blockDim.x;
-    unsigned long long sum = k < chosen
-                                 ? sum_of(reinterpret_cast<const uint4*>(experts[k]), bytes / 16, first, stride)
-                                 : sum_of(reinterpret_cast<const uint4*>(dense), dense_bytes / 16, first, stride);
-    for (int distance = 16; distance > 0; distance /= 2) { sum += __shfl_down_sync(0xffffffffU, sum, distance); }
-    if (threadIdx.x % 32 == 0 && sum != 0) { atomicAdd(sums + k, sum); }
+    const auto* const at = reinterpret_cast<const uint4*>(k < chosen ? experts[k] : dense);
+    add(sum_of(at, (k < chosen ? bytes : dense_bytes) / 16, first, stride), sums + k);
 }
+__global__ void products(const std::byte* const* experts, std::uint32_t chosen, std::size_t bytes,
+                         unsigned long long* sums, const std::byte* dense) {
+    read_all(experts, chosen, bytes, sums, dense);
+}
+/// Where the host knows the addresses.
 struct Addresses {
     const std::byte* at[most_chosen];
 };
 __global__ void products_of(Addresses addresses, std::uint32_t chosen, std::size_t bytes, unsigned long long* sums,
-                            const std::byte* dense);
+                            const std::byte* dense) {
+    read_all(addresses.at, chosen, bytes, sums, dense);
+}
 /// Compares the sums of a layer with what they have to be, and clears them.
 __global__ void check(unsigned long long* sums, const unsigned long long* right, const std::int32_t* choices,
                       const std::int32_t* token, std::uint32_t layers, std::uint32_t layer, std::uint32_t experts,
@@ -141,20 +151,8 @@ __global__ void write(std::byte* host, std::size_t bytes) {
     }
 }
 __global__ void sum_up(const std::byte* host, std::size_t bytes, unsigned long long* right) {
-    unsigned long long sum = sum_of(reinterpret_cast<const uint4*>(host + std::size_t{blockIdx.x} * bytes), bytes / 16,
-                                    threadIdx.x, blockDim.x);
-    for (int distance = 16; distance > 0; distance /= 2) { sum += __shfl_down_sync(0xffffffffU, sum, distance); }
-    if (threadIdx.x % 32 == 0) { atomicAdd(right + blockIdx.x, sum); }
-}
-__global__ void products_of(Addresses addresses, std::uint32_t chosen, std::size_t bytes, unsigned long long* sums,
-                            const std::byte* dense) {
-    const std::uint32_t k = blockIdx.y;
-    const std::size_t first = blockIdx.x * blockDim.x + threadIdx.x, stride = std::size_t{gridDim.x} * blockDim.x;
-    unsigned long long sum = k < chosen
-                                 ? sum_of(reinterpret_cast<const uint4*>(addresses.at[k]), bytes / 16, first, stride)
-                                 : sum_of(reinterpret_cast<const uint4*>(dense), dense_bytes / 16, first, stride);
-    for (int distance = 16; distance > 0; distance /= 2) { sum += __shfl_down_sync(0xffffffffU, sum, distance); }
-    if (threadIdx.x % 32 == 0 && sum != 0) { atomicAdd(sums + k, sum); }
+    const auto* const at = reinterpret_cast<const uint4*>(host + std::size_t{blockIdx.x} * bytes);
+    add(sum_of(at, bytes / 16, threadIdx.x, blockDim.x), right + blockIdx.x);
 }
 
 template <class T>

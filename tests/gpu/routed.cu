@@ -23,6 +23,8 @@
 namespace gpu_routed_test {
 
 using namespace residency;
+using gpu::must;
+using gpu::must_cuda;
 using residency::routed::ExpectedUse;
 using residency::routed::Lfu;
 using residency::routed::Lru;
@@ -35,15 +37,6 @@ namespace {
 
 constexpr std::uint32_t layers = 6, per_layer = 32, all = layers * per_layer, tokens = 200, chosen = 4;
 constexpr std::uint64_t stride = 1 << 19, bytes = stride - 4090;  // no multiple of 16, nor of a piece
-
-void check(cudaError_t code) {
-    if (code != cudaSuccess) { FAIL(cudaGetErrorString(code)); }
-}
-template <class R>
-decltype(auto) must(R&& result) {
-    if (!result) { FAIL(result.error().message()); }
-    if constexpr (requires { *result; }) { return *std::forward<R>(result); }
-}
 
 /// Compares what every chosen expert of a layer is read as with its bytes on the host. A block for each choice.
 __global__ void compare(const std::byte* const* addresses, const std::int32_t* slots, const std::byte* base,
@@ -91,20 +84,20 @@ struct Fixture {
         }
         stream = must(gpu.create_stream());
         const std::size_t size = choices.size() * sizeof(std::int32_t);
-        for (auto* at : {&on_device, &guesses_on_device}) { check(cudaMalloc(at, size)); }
-        check(cudaMemcpy(on_device, choices.data(), size, cudaMemcpyHostToDevice));
-        check(cudaMemcpy(guesses_on_device, guesses.data(), size, cudaMemcpyHostToDevice));
-        check(cudaMalloc(&token, sizeof *token));
-        check(cudaMalloc(&routed, (1 + layers) * count * sizeof *routed));
-        check(cudaMalloc(&wrong, sizeof *wrong));
-        check(cudaMemset(token, 0, sizeof *token));
-        check(cudaMemset(wrong, 0, sizeof *wrong));
+        for (auto* at : {&on_device, &guesses_on_device}) { must_cuda(cudaMalloc(at, size)); }
+        must_cuda(cudaMemcpy(on_device, choices.data(), size, cudaMemcpyHostToDevice));
+        must_cuda(cudaMemcpy(guesses_on_device, guesses.data(), size, cudaMemcpyHostToDevice));
+        must_cuda(cudaMalloc(&token, sizeof *token));
+        must_cuda(cudaMalloc(&routed, (1 + layers) * count * sizeof *routed));
+        must_cuda(cudaMalloc(&wrong, sizeof *wrong));
+        must_cuda(cudaMemset(token, 0, sizeof *token));
+        must_cuda(cudaMemset(wrong, 0, sizeof *wrong));
     }
     ~Fixture() {
-        check(cudaDeviceSynchronize());
+        must_cuda(cudaDeviceSynchronize());
         for (void* at : {static_cast<void*>(on_device), static_cast<void*>(guesses_on_device),
                          static_cast<void*>(token), static_cast<void*>(routed), static_cast<void*>(wrong)}) {
-            check(cudaFree(at));
+            must_cuda(cudaFree(at));
         }
         must(gpu.destroy_stream(stream));
         catalog = Catalog{};
@@ -130,14 +123,14 @@ struct Fixture {
         }
         if (guesses_too) { must(cache.try_join(stream)); }
         next_token<<<1, 1, 0, stream>>>(token);
-        check(cudaGetLastError());
+        must_cuda(cudaGetLastError());
     }
     [[nodiscard]] unsigned long long wrong_bytes() const {
         unsigned long long number = 0;
-        check(cudaMemcpy(&number, wrong, sizeof number, cudaMemcpyDeviceToHost));
+        must_cuda(cudaMemcpy(&number, wrong, sizeof number, cudaMemcpyDeviceToHost));
         return number;
     }
-    void rewind() const { check(cudaMemset(token, 0, sizeof *token)); }
+    void rewind() const { must_cuda(cudaMemset(token, 0, sizeof *token)); }
     template <class P>
     [[nodiscard]] typename Cache<P>::Options options(const CudaServer<P>& server, const char* budget) const {
         typename Cache<P>::Options result;
@@ -191,7 +184,7 @@ TEST_CASE("gpu: routed: a token is one graph, with guesses beside it, which stay
     const CudaServer<> server;
     Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
     f.run(cache, true);  // loads the kernels
-    check(cudaStreamSynchronize(f.stream));
+    must_cuda(cudaStreamSynchronize(f.stream));
     std::array<CudaDevice::Graph, 2> graphs;
     for (const bool with_guesses : {false, true}) {
         must(f.gpu.begin_capture(f.stream));
@@ -234,9 +227,9 @@ TEST_CASE("gpu: routed: a wrong choice is told by the next call, once") {
     const CudaServer<> server;
     Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
     const std::array<std::int32_t, chosen> choices{1, per_layer, 2, -1};
-    check(cudaMemcpy(f.routed, choices.data(), sizeof choices, cudaMemcpyHostToDevice));
+    must_cuda(cudaMemcpy(f.routed, choices.data(), sizeof choices, cudaMemcpyHostToDevice));
     must(cache.try_serve(2, {f.routed, chosen}, f.stream));
-    check(cudaStreamSynchronize(f.stream));
+    must_cuda(cudaStreamSynchronize(f.stream));
     const auto refused = cache.try_serve(0, {f.routed, chosen}, f.stream);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().message().find("layer 2: choice 1 of an earlier call was expert 32") != std::string::npos);
