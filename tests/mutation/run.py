@@ -73,7 +73,7 @@ FOLDERS = {
 COMPILE = ("-std=c++20", "-O1", "-w", "-DRESIDENCY_TEST_COMPOSITIONS_HERE", f'-DRESIDENCY_FIXTURES_DIR="{ROOT}/tests/fixtures"',
            f"-I{ROOT}", "-include", str(HERE / "switch.hpp"))
 MEMORY_BYTES = 8 << 30
-OUTPUT_BYTES = 64 << 20
+FILE_BYTES = 8 << 30  # the memory of a simulated device is a file
 
 
 class Tree:
@@ -135,9 +135,9 @@ class Tree:
         def limits():
             resource.setrlimit(resource.RLIMIT_CPU, (round(limit), round(limit) + 1))
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            resource.setrlimit(resource.RLIMIT_FSIZE, (OUTPUT_BYTES, OUTPUT_BYTES))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
             if not any("sanitize" in word for word in self.cxx):
-                resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+                resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))  # addresses are reserved freely
         with tempfile.TemporaryFile() as output:
             try:
                 done = subprocess.run([self.built[name], *PROGRAMS[name].arguments], stdin=subprocess.DEVNULL, stdout=output,
