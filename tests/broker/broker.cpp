@@ -131,7 +131,14 @@ TEST_CASE("a growing cache squeezes weights out, a shrinking one lets them back"
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == ErrorKind::budget);
     CHECK(refused.error().detail<residency::BudgetNumbers>()->asked_bytes == 300);
-    CHECK(refused.error().message().find("300 bytes are asked back") != std::string::npos);
+    CHECK(refused.error().message().find(
+              "300 bytes are asked back from others: ask again after their next pass ends") != std::string::npos);
+    auto other = must(broker.try_add_memory({.name = "other"}));
+    const auto never = other.try_take(1001);
+    REQUIRE_FALSE(never);
+    CHECK(never.error().message().find("that is more than the whole total: raise it, or ask for less") !=
+          std::string::npos);
+    other.ask(0);
     must(client.try_at_pass_end(model));
     CHECK(model.budget().bytes == 688);  // 12 more than asked: half of 800 / 32
     must(cache.try_take(300));

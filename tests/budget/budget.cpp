@@ -22,6 +22,13 @@ using namespace residency;
 static_assert(std::regular<Budget>);
 static_assert(std::is_trivially_copyable_v<Budget>);
 static_assert(Budget{} == Budget::automatic());
+// A fraction is no whole per cent: it is not cut off.
+template <class Percent>
+concept IsPercent = requires(Percent percent) {
+    Budget::percent_of_weights(percent);
+    Budget::percent_of_free(percent);
+};
+static_assert(IsPercent<std::uint64_t> && IsPercent<int> && !IsPercent<double> && !IsPercent<float>);
 static_assert(Budget::bytes(60) != Budget::percent_of_weights(60));
 
 namespace {

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "residency/broker/broker.hpp"
 #include "tests/routed/support.hpp"
+#include "tests/support/child.hpp"
 
 namespace routed_experts_test {
 
@@ -421,6 +423,22 @@ TEST_CASE("routed: several guesses before a call count each; one that comes too 
     CHECK(total.demand_bytes == 2 * f.bytes);
     CHECK(f.wrong == 0);
 }
+
+#if RESIDENCY_ASSERTIONS
+TEST_CASE("routed: what is moved from, and groups of a prefill that has not begun, are preconditions with a sentence") {
+    Fixture f{{8}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "100%", 2)};
+    const auto too_early = child::run([&] { static_cast<void>(cache.prefill_groups(0)); });
+    CHECK(too_early.aborted);
+    CHECK(contains(too_early.text, "call begin_prefill() before prefill_groups()"));
+    Cache<ExpectedUse> moved{std::move(cache)};
+    const auto gone = child::run([&] { static_cast<void>(cache.slots()); });  // NOLINT(bugprone-use-after-move)
+    CHECK(gone.aborted);
+    CHECK(contains(gone.text, "this RoutedExperts was moved from"));
+    CHECK(moved.slots() == 8);
+}
+#endif
 
 TEST_CASE("routed: a broker shares a total with it") {
     Fixture f{{16, 16}};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -107,6 +108,9 @@ public:
         RESIDENCY_ASSERT(millionths < million, "give less than one per cent as millionths");
         return {BudgetKind::percent_of_weights, percent, millionths};
     }
+    /// A fraction of a per cent is given as millionths, or as text.
+    template <std::floating_point Percent>
+    static Budget percent_of_weights(Percent percent, std::uint32_t millionths = 0) = delete;
     /// A percentage of the device memory that is free now. Precondition: at most 100 per cent.
     [[nodiscard]] static constexpr Budget percent_of_free(std::uint64_t percent,
                                                           std::uint32_t millionths = 0) noexcept {
@@ -115,6 +119,9 @@ public:
                          "no more than all of the free memory can be asked for");
         return {BudgetKind::percent_of_free, percent, millionths};
     }
+    /// As percent_of_weights().
+    template <std::floating_point Percent>
+    static Budget percent_of_free(Percent percent, std::uint32_t millionths = 0) = delete;
     /// What the device has free when the composition is made, less a reserve.
     [[nodiscard]] static constexpr Budget automatic() noexcept { return {}; }
 

@@ -163,6 +163,7 @@ public:
     [[nodiscard]] Status try_begin_prefill(std::uint32_t ring = 0);
     /// Groups of a layer. Precondition: a prefill has begun.
     [[nodiscard]] std::uint32_t prefill_groups(std::uint32_t layer) const {
+        RESIDENCY_ASSERT(state().is_prefilling, "call begin_prefill() before prefill_groups()");
         return state_->first_group[layer + 1] - state_->first_group[layer];
     }
     /// Makes a group readable for what follows on the stream, and enqueues the copies of the next one. The group before is not read by what
@@ -194,9 +195,9 @@ public:
     /// @}
 #endif
     /// The budget in force.
-    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return state_->budget; }
+    [[nodiscard]] const ResolvedBudget& budget() const noexcept { return state().budget; }
     /// Experts that the budget holds.
-    [[nodiscard]] std::uint32_t slots() const noexcept { return state_->slots; }
+    [[nodiscard]] std::uint32_t slots() const noexcept { return state().slots; }
 
 private:
     struct State;
@@ -205,6 +206,10 @@ private:
     };
     explicit RoutedExperts(std::unique_ptr<State, End> state) noexcept : state_{std::move(state)} {}
     [[nodiscard]] Result<Call> check(std::uint32_t layer, const Choices& choices);
+    [[nodiscard]] State& state() const noexcept {
+        RESIDENCY_ASSERT(state_ != nullptr, "this RoutedExperts was moved from: use the one that it was moved to");
+        return *state_;
+    }
 
     std::unique_ptr<State, End> state_;
 };
@@ -575,7 +580,7 @@ void RoutedExperts<D, P>::State::close() noexcept {
 
 template <VirtualMemoryDevice D, Policy P>
 Result<Call> RoutedExperts<D, P>::check(std::uint32_t layer, const Choices& choices) {
-    State& state = *state_;
+    State& state = this->state();
     if (Status fine = state.take_mistake(); !fine) { return fine.error(); }
     if (state.is_prefilling) {
         return Error{ErrorKind::wrong_state,
@@ -599,7 +604,7 @@ Result<Call> RoutedExperts<D, P>::check(std::uint32_t layer, const Choices& choi
 
 template <VirtualMemoryDevice D, Policy P>
 Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices& choices, Stream stream) {
-    State& state = *state_;
+    State& state = this->state();
     auto call = check(layer, choices);
     if (!call) { return call.error(); }
     if (Status done = state.options.server->serve(*state.device, state.tables, *call, stream); !done) {
@@ -611,7 +616,7 @@ Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices
 
 template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::try_guess(std::uint32_t layer, const Choices& choices, Stream stream) {
-    State& state = *state_;
+    State& state = this->state();
     auto call = check(layer, choices);
     if (!call) { return call.error(); }
     if (Status recorded = state.device->record(state.fork, stream); !recorded) { return recorded; }
@@ -623,7 +628,7 @@ Status RoutedExperts<D, P>::try_guess(std::uint32_t layer, const Choices& choice
 
 template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::try_join(Stream stream) {
-    State& state = *state_;
+    State& state = this->state();
     if (!state.is_side_used) { return {}; }
     if (Status recorded = state.device->record(state.join, state.side); !recorded) { return recorded; }
     Status waited = state.device->wait(stream, state.join);
@@ -633,7 +638,7 @@ Status RoutedExperts<D, P>::try_join(Stream stream) {
 
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
-    State& state = *state_;
+    State& state = this->state();
     if (Status idle = state.device->synchronize(); !idle) { return idle.error(); }
     if (Status fine = state.take_mistake(); !fine) { return fine.error(); }
     routed::State now;
@@ -674,7 +679,7 @@ auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> 
 
 template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::try_begin_prefill(std::uint32_t ring) {
-    State& state = *state_;
+    State& state = this->state();
     if (state.is_prefilling) { return Error{ErrorKind::wrong_state, "a prefill has begun already"}; }
     if (Status idle = state.device->synchronize(); !idle) { return idle; }
     if (Status fine = state.take_mistake(); !fine) { return fine; }
@@ -729,7 +734,7 @@ Status RoutedExperts<D, P>::State::bring_group(std::uint32_t group, std::uint32_
 
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::try_acquire(std::uint32_t layer, std::uint32_t group, Stream stream) -> Result<Group> {
-    State& state = *state_;
+    State& state = this->state();
     if (!state.is_prefilling) {
         return Error{ErrorKind::wrong_state, "no prefill has begun: call try_begin_prefill()"};
     }
@@ -754,7 +759,7 @@ auto RoutedExperts<D, P>::try_acquire(std::uint32_t layer, std::uint32_t group, 
 
 template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::try_end_prefill() {
-    State& state = *state_;
+    State& state = this->state();
     if (!state.is_prefilling) { return Error{ErrorKind::wrong_state, "no prefill has begun"}; }
     if (Status idle = state.device->synchronize(); !idle) { return idle; }
     state.is_prefilling = false;
@@ -763,7 +768,7 @@ Status RoutedExperts<D, P>::try_end_prefill() {
 
 template <VirtualMemoryDevice D, Policy P>
 Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
-    State& state = *state_;
+    State& state = this->state();
     D& device = *state.device;
     if (state.is_prefilling) {
         return Error{ErrorKind::wrong_state, "a prefill has begun: the budget changes after try_end_prefill()"};

@@ -239,8 +239,9 @@ RESIDENCY_INLINE Error Ledger::refusal(const Client& client, std::uint64_t bytes
                 residency::detail::in_bytes(settings_.total_bytes) + " is " +
                 residency::detail::in_bytes(account.target_bytes) + ", " +
                 residency::detail::in_bytes(free() + account.granted_bytes - account.used_bytes) + " are free, and " +
-                residency::detail::in_bytes(coming) +
-                " are asked back from others: ask again after their next pass ends",
+                residency::detail::in_bytes(coming) + " are asked back from others: " +
+                (asked > settings_.total_bytes ? "that is more than the whole total: raise it, or ask for less"
+                                               : "ask again after their next pass ends"),
             BudgetNumbers{asked, settings_.total_bytes, granted(), account.floor_bytes, UINT32_MAX}};
 }
 

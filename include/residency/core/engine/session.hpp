@@ -601,8 +601,9 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Timing timing, Body&
     }
     if (auto awake = check_not_suspended(); !awake) { return awake.error(); }
     if (!shared_.copy_scheduler.transport().is_capturable()) {
-        return Error{ErrorKind::unsupported,
-                     "this transport needs the host for every copy, and a graph runs without it"};
+        return Error{
+            ErrorKind::unsupported,
+            "this transport needs the host for every copy, and a graph runs without it: take transport::Pinned"};
     }
     if (auto drained = shared_.drain(); !drained) { return drained.error(); }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }

@@ -302,10 +302,12 @@ RESIDENCY_INLINE Status SimulatedDevice::begin_capture_alone(Stream stream) {
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::begin_capture, stream); }
     if (number == first_stream) {
-        return misuse(ErrorKind::invalid_argument, CallKind::begin_capture, "the default stream cannot be captured");
+        return misuse(ErrorKind::invalid_argument, CallKind::begin_capture,
+                      "the default stream cannot be captured: make one by create_stream()");
     }
     if (state_->simulator.stream(number).capture != 0) {
-        return misuse(ErrorKind::wrong_state, CallKind::begin_capture, "the stream is capturing already");
+        return misuse(ErrorKind::wrong_state, CallKind::begin_capture,
+                      "the stream is capturing already: end that capture first");
     }
     state_->captures.push_back(std::make_unique<CaptureState>());
     state_->captures.back()->number = ++state_->captures_made;

@@ -158,7 +158,9 @@ RESIDENCY_INLINE Error ScheduleCursor::diverged(std::uint32_t step) const {
 RESIDENCY_INLINE Error ScheduleCursor::diverged(const std::string& came) const {
     const std::uint32_t next = expected();
     const std::string name = residency::detail::step_in_words(schedule_, catalog_, next);
-    return Error{ErrorKind::divergence, "the schedule says " + name + " comes next, but " + came + " was asked for",
+    return Error{ErrorKind::divergence,
+                 "the schedule says " + name + " comes next, but " + came +
+                     " was asked for: acquire in the order of the schedule, or leave Options::strict out",
                  Divergence{next, name, came}};
 }
 
