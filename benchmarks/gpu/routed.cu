@@ -90,12 +90,18 @@ Router recorded(const std::string& path) {
     return router;
 }
 
+__device__ unsigned long long sum_of(const uint4& word) {
+    return static_cast<unsigned long long>(word.x) + word.y + word.z + word.w;
+}
 __device__ unsigned long long sum_of(const uint4* at, std::size_t words, std::size_t first, std::size_t stride) {
     unsigned long long sum = 0;
-    for (std::size_t i = first; i < words; i += stride) {
-        const uint4 word = __ldcs(at + i);
-        sum += static_cast<unsigned long long>(word.x) + word.y + word.z + word.w;
+    std::size_t i = first;
+    for (; i + 3 * stride < words; i += 4 * stride) {  // four loads under way
+        const uint4 a = __ldcs(at + i), b = __ldcs(at + i + stride), c = __ldcs(at + i + 2 * stride),
+                    d = __ldcs(at + i + 3 * stride);
+        sum += sum_of(a) + sum_of(b) + sum_of(c) + sum_of(d);
     }
+    for (; i < words; i += stride) { sum += sum_of(__ldcs(at + i)); }
     return sum;
 }
 /// The warp's sum is added to a sum in device memory.
@@ -114,6 +120,17 @@ __device__ void read_all(const Experts& experts, std::uint32_t chosen, std::size
 }
 __global__ void products(const std::byte* const* experts, std::uint32_t chosen, std::size_t bytes,
                          unsigned long long* sums, const std::byte* dense) {
+    read_all(experts, chosen, bytes, sums, dense);
+}
+/// Where every expert lies on the device, one after another, those of a layer from `layer` on.
+struct InOrder {
+    const std::byte* layer;
+    const std::int32_t* choices;
+    std::size_t bytes;
+    __device__ const std::byte* operator[](std::uint32_t k) const { return layer + choices[k] * bytes; }
+};
+__global__ void products_in_order(InOrder experts, std::uint32_t chosen, std::size_t bytes, unsigned long long* sums,
+                                  const std::byte* dense) {
     read_all(experts, chosen, bytes, sums, dense);
 }
 /// Where the host knows the addresses.
@@ -135,11 +152,14 @@ __global__ void check(unsigned long long* sums, const unsigned long long* right,
     }
     if (k <= chosen) { sums[k] = 0; }
 }
-/// The router: its choices for the token that runs.
-__global__ void route(const std::int32_t* choices, const std::int32_t* token, std::uint32_t layers, std::uint32_t layer,
-                      std::uint32_t chosen, std::int32_t* to) {
+/// The router: its choices for the token that runs, and its guess for the next layer.
+__global__ void route(const std::int32_t* choices, const std::int32_t* guesses, const std::int32_t* token,
+                      std::uint32_t layers, std::uint32_t layer, std::uint32_t chosen, std::int32_t* to,
+                      std::int32_t* guess) {
     if (threadIdx.x < chosen) {
-        to[threadIdx.x] = choices[(std::size_t(*token) * layers + layer) * chosen + threadIdx.x];
+        const std::size_t at = (std::size_t(*token) * layers + layer) * chosen + threadIdx.x;
+        to[threadIdx.x] = choices[at];
+        guess[threadIdx.x] = guesses[at + chosen];
     }
 }
 __global__ void next_token(std::int32_t* token) { ++*token; }
@@ -195,14 +215,28 @@ struct Model {
         sums = on_device<unsigned long long>({}, most_chosen + 1);
         wrong = on_device<unsigned long long>({}, 1);
         token = on_device<std::int32_t>({}, 1);
-        routed = on_device<std::int32_t>({}, std::size_t{2} * router.layers * most_chosen);
+        routed = on_device<std::int32_t>({}, std::size_t{2} * (router.layers + 1) * most_chosen);
         BENCH_CUDA(cudaMalloc(&dense, dense_bytes));
         BENCH_CUDA(cudaMemset(dense, 1, dense_bytes));
         stream = BENCH_RESULT(gpu.create_stream());
     }
 
+    /// What the router chooses, and guesses for the next layer.
+    struct Routed {
+        std::int32_t *choices, *guess;
+    };
+    Routed route_layer(std::uint32_t layer) {
+        const Routed to{routed + std::size_t{2} * layer * most_chosen,
+                        routed + (std::size_t{2} * layer + 1) * most_chosen};
+        route<<<1, 32, 0, stream>>>(choices, guesses_on_device, token, router.layers, layer, router.chosen, to.choices,
+                                    to.guess);
+        return to;
+    }
     void compute(const std::byte* const* addresses, std::uint32_t layer) {
         products<<<dim3(96, router.chosen + 1), 256, 0, stream>>>(addresses, router.chosen, bytes, sums, dense);
+        check_layer(layer);
+    }
+    void check_layer(std::uint32_t layer) {
         check<<<1, 32, 0, stream>>>(sums, right, choices, token, router.layers, layer, router.experts, router.chosen,
                                     wrong);
     }
@@ -236,8 +270,9 @@ struct Run {
 
 /// All tokens by `token(number)`; those after the warm ones are measured, each with the host's wait.
 template <class Token>
-double mean_ms(const Model& model, const Token& token) {
+double mean_ms(Model& model, const Token& token) {
     double sum = 0;
+    model.rewind();
     for (std::uint32_t i = 0; i < model.router.tokens; ++i) {
         const double seconds = bench::host_seconds([&] {
             token(i);
@@ -248,29 +283,32 @@ double mean_ms(const Model& model, const Token& token) {
     return sum * 1e3 / (model.router.tokens - warm_tokens);
 }
 
-Run in_graph(Model& model, const char* budget, bool guesses, unsigned blocks, unsigned guess_blocks, bool in_place) {
+/// How the kernels of a cache run.
+struct Kernels {
+    bool guesses = false, in_place = false;
+    unsigned blocks = 32, guess_blocks = 4;
+    bool is_second_round = false;  ///< all tokens have run once
+};
+
+Run in_graph(Model& model, const char* budget, const Kernels& way) {
     const Router& router = model.router;
-    const CudaServer<> server{blocks, guess_blocks};
+    const CudaServer<> server{way.blocks, way.guess_blocks};
     RoutedExperts<CudaDevice>::Options options;
     options.budget = Budget::parse(budget);
     options.server = &server;
     options.choices = router.chosen;
-    options.read_in_place = in_place;
+    options.read_in_place = way.in_place;
     RoutedExperts<CudaDevice> cache{model.gpu, model.catalog, model.experts, options};
     const auto one_token = [&] {
         for (std::uint32_t layer = 0; layer < router.layers; ++layer) {
-            std::int32_t* const to = model.routed + layer * most_chosen;
-            route<<<1, 32, 0, model.stream>>>(model.choices, model.token, router.layers, layer, router.chosen, to);
-            const auto served = BENCH_RESULT(cache.try_serve(layer, {to, router.chosen}, model.stream));
-            if (guesses && layer + 1 < router.layers) {
-                std::int32_t* const guess = model.routed + (router.layers + layer + 1) * most_chosen;
-                route<<<1, 32, 0, model.stream>>>(model.guesses_on_device, model.token, router.layers, layer + 1,
-                                                  router.chosen, guess);
+            const auto [choices, guess] = model.route_layer(layer);
+            const auto served = BENCH_RESULT(cache.try_serve(layer, {choices, router.chosen}, model.stream));
+            if (way.guesses && layer + 1 < router.layers) {
                 BENCH_RESULT(cache.try_guess(layer + 1, {guess, router.chosen}, model.stream));
             }
             model.compute(served.addresses, layer);
         }
-        if (guesses) { BENCH_RESULT(cache.try_join(model.stream)); }
+        if (way.guesses) { BENCH_RESULT(cache.try_join(model.stream)); }
         next_token<<<1, 1, 0, model.stream>>>(model.token);
     };
     model.rewind();
@@ -279,13 +317,14 @@ Run in_graph(Model& model, const char* budget, bool guesses, unsigned blocks, un
     BENCH_RESULT(model.gpu.begin_capture(model.stream));
     one_token();
     const auto graph = BENCH_RESULT(model.gpu.end_capture(model.stream));
-    model.rewind();
     routed::Counters before;
     Run run;
-    run.ms = mean_ms(model, [&](std::uint32_t token) {
-        if (token == warm_tokens) { before = BENCH_RESULT(cache.try_statistics()).total; }
-        BENCH_RESULT(model.gpu.launch(graph, model.stream));
-    });
+    for (int round = 0; round < (way.is_second_round ? 2 : 1); ++round) {
+        run.ms = mean_ms(model, [&](std::uint32_t token) {
+            if (token == warm_tokens) { before = BENCH_RESULT(cache.try_statistics()).total; }
+            BENCH_RESULT(model.gpu.launch(graph, model.stream));
+        });
+    }
     const auto total = BENCH_RESULT(cache.try_statistics()).total;
     const double count = router.tokens - warm_tokens;
     run.hits = static_cast<double>(total.hits - before.hits) / (count * router.layers * router.chosen);
@@ -312,7 +351,6 @@ Run by_host(Model& model, const char* budget, bool hints) {
     auto* const chosen =
         static_cast<std::int32_t*>(BENCH_RESULT(model.gpu.allocate_host(most_chosen * sizeof(std::int32_t))));
     Counters before;
-    model.rewind();
     Run run;
     run.ms = mean_ms(model, [&](std::uint32_t token) {
         if (token == warm_tokens) { before = weights.statistics().total; }
@@ -356,32 +394,52 @@ Run by_host(Model& model, const char* budget, bool hints) {
     return run;
 }
 
-/// The model's kernels alone, as a graph: everything is on the device. Reads experts that lie one after another.
+/// The model's kernels alone, as a graph: every expert is on the device.
 double compute_ms(Model& model) {
     const Router& router = model.router;
+    const std::uint64_t layer_bytes = router.experts * model.bytes;
     std::byte* experts = nullptr;
-    constexpr std::uint32_t different = 48;  // more than the cache of the GPU holds
-    BENCH_CUDA(cudaMalloc(&experts, std::size_t{different} * model.bytes));
-    std::vector<const std::byte*> addresses;
-    for (std::uint32_t i = 0; i < router.layers * router.chosen; ++i) {
-        addresses.push_back(experts + std::size_t{i % different} * model.bytes);
-    }
-    auto* const at = on_device<const std::byte*>(addresses, addresses.size());
+    BENCH_CUDA(cudaMalloc(&experts, router.layers * layer_bytes));
+    BENCH_CUDA(cudaMemcpy(experts, model.host, router.layers * layer_bytes, cudaMemcpyHostToDevice));
     BENCH_RESULT(model.gpu.begin_capture(model.stream));
     for (std::uint32_t layer = 0; layer < router.layers; ++layer) {
-        route<<<1, 32, 0, model.stream>>>(model.choices, model.token, router.layers, layer, router.chosen,
-                                          model.routed);
-        products<<<dim3(96, router.chosen + 1), 256, 0, model.stream>>>(at + layer * router.chosen, router.chosen,
-                                                                        model.bytes, model.sums, model.dense);
-        check<<<1, 32, 0, model.stream>>>(model.sums, model.sums, model.choices, model.token, 0, 0, 0, 0, model.wrong);
+        const InOrder chosen{experts + layer * layer_bytes, model.route_layer(layer).choices, model.bytes};
+        products_in_order<<<dim3(96, router.chosen + 1), 256, 0, model.stream>>>(chosen, router.chosen, model.bytes,
+                                                                                 model.sums, model.dense);
+        model.check_layer(layer);
     }
+    next_token<<<1, 1, 0, model.stream>>>(model.token);
     const auto graph = BENCH_RESULT(model.gpu.end_capture(model.stream));
-    model.rewind();
     const double ms = mean_ms(model, [&](std::uint32_t) { BENCH_RESULT(model.gpu.launch(graph, model.stream)); });
+    model.require_right();
     BENCH_RESULT(model.gpu.destroy_graph(graph));
     BENCH_CUDA(cudaFree(experts));
-    BENCH_CUDA(cudaFree(at));
     return ms;
+}
+
+/// Bytes a second that a call brings eight experts with, none of which is there.
+double fill_rate(Model& model) {
+    const Router& router = model.router;
+    const CudaServer<> server;
+    RoutedExperts<CudaDevice>::Options options;
+    options.budget = Budget::parse("12.5%");
+    options.server = &server;
+    options.choices = most_chosen;
+    RoutedExperts<CudaDevice> cache{model.gpu, model.catalog, model.experts, options};
+    std::vector<std::int32_t> all(router.experts / most_chosen * most_chosen);
+    for (std::size_t i = 0; i < all.size(); ++i) { all[i] = static_cast<std::int32_t>(i); }
+    auto* const choices = on_device<std::int32_t>(all, all.size());
+    const auto calls = static_cast<std::uint32_t>(all.size() / most_chosen);
+    bench::StreamTimer timer{model.stream};
+    std::uint32_t layer = 0;
+    const double seconds = timer.median_seconds(9, [&] {
+        for (std::uint32_t i = 0; i < calls; ++i) {
+            BENCH_RESULT(cache.try_serve(layer, {choices + i * most_chosen, most_chosen}, model.stream));
+        }
+        layer = (layer + 1) % router.layers;
+    });
+    BENCH_CUDA(cudaFree(choices));
+    return static_cast<double>(all.size() * model.bytes) / seconds;
 }
 
 /// Bytes a second of large copies just now.
@@ -413,12 +471,9 @@ int main(int argc, char** argv) {
         const double compute = compute_ms(model), link = link_rate(model);
         records.add(size + ": link", link / 1e9, "GB/s");
         records.add(size + ": compute in a graph", compute, "ms/token");
-        {
-            const Run whole = in_graph(model, "100%", false, 32, 16, false);
-            const double warm = whole.ms - whole.demand_bytes / link * 1e3;
-            records.add(size + ": everything fits, beside compute", (warm - compute) * 1e3 / router.layers, "us/layer",
-                        "<= 6");
-        }
+        const Run whole = in_graph(model, "100%", {.is_second_round = true});
+        records.add(size + ": no miss, beside compute", (whole.ms - compute) * 1e3 / router.layers, "us/layer", "<= 6");
+        records.add(size + ": a call that brings eight experts, over the link", fill_rate(model) / link, "", ">= 0.95");
         const std::array<double, 4> targets =
             bytes > 2'000'000 ? std::array{0.90, 0.82, 0.62, 0.60} : std::array{0.80, 0.72, 0.58, 0.60};
         std::size_t k = 0;
@@ -429,7 +484,7 @@ int main(int argc, char** argv) {
                 for (int which = 0; which < 4; ++which) {
                     const int way = turn % 2 == 0 ? which : 3 - which;
                     auto& run = last[static_cast<std::size_t>(way)];
-                    run = way < 2 ? by_host(model, budget, way == 1) : in_graph(model, budget, way == 3, 32, 16, false);
+                    run = way < 2 ? by_host(model, budget, way == 1) : in_graph(model, budget, {.guesses = way == 3});
                     times[static_cast<std::size_t>(way)].push_back(run.ms);
                 }
             }
@@ -453,16 +508,15 @@ int main(int argc, char** argv) {
             records.add(name + ": guessed", last[3].other_bytes / 1e6, "MB/token");
             ++k;
         }
-        records.add(
-            size + ", 12.5%: read in place over the graph",
-            in_graph(model, "12.5%", false, 32, 16, true).ms / in_graph(model, "12.5%", false, 32, 16, false).ms, "");
-        for (const unsigned blocks : {8U, 16U, 24U, 48U, 64U}) {
+        records.add(size + ", 12.5%: read in place over the graph",
+                    in_graph(model, "12.5%", {.in_place = true}).ms / in_graph(model, "12.5%", {}).ms, "");
+        for (const unsigned blocks : {8U, 16U, 64U}) {
             records.add(size + ", 25%: graph, " + std::to_string(blocks) + " blocks",
-                        in_graph(model, "25%", false, blocks, 16, false).ms, "ms/token");
+                        in_graph(model, "25%", {.blocks = blocks}).ms, "ms/token");
         }
-        for (const unsigned blocks : {4U, 8U, 32U}) {
+        for (const unsigned blocks : {2U, 8U, 16U}) {
             records.add(size + ", 25%: guesses, " + std::to_string(blocks) + " blocks",
-                        in_graph(model, "25%", true, 32, blocks, false).ms, "ms/token");
+                        in_graph(model, "25%", {.guesses = true, .guess_blocks = blocks}).ms, "ms/token");
         }
         BENCH_RESULT(gpu.deallocate_host(model.host));
     }

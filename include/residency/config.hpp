@@ -62,6 +62,12 @@
 #else
 #define RESIDENCY_HOST_DEVICE inline
 #endif
+// Before a loop that kernels do not unroll: a kernel that runs for microseconds waits longest for its own code.
+#ifdef __CUDA_ARCH__
+#define RESIDENCY_ROLLED _Pragma("unroll 1")
+#else
+#define RESIDENCY_ROLLED
+#endif
 
 // The inline namespace names the version and every setting that changes a definition, so that translation units built
 // differently may be linked into one program: they see different types.

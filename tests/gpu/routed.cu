@@ -48,7 +48,15 @@ __global__ void compare(const std::byte* const* addresses, const std::int32_t* s
     const std::byte* const right = host + (layer * per_layer + choice) * stride;
     const bool is_there = slot == -1 ? at == right : at == base + slot * slot_bytes;
     unsigned long long different = is_there || threadIdx.x != 0 ? 0 : 1;
-    for (std::uint64_t i = threadIdx.x; i < bytes; i += blockDim.x) { different += at[i] != right[i] ? 1 : 0; }
+    const auto *const words = reinterpret_cast<const uint4*>(at), *const right_words =
+                                                                      reinterpret_cast<const uint4*>(right);
+    for (std::uint64_t i = threadIdx.x; i < bytes / sizeof(uint4); i += blockDim.x) {
+        const uint4 a = words[i], b = right_words[i];
+        different += a.x != b.x || a.y != b.y || a.z != b.z || a.w != b.w ? 1 : 0;
+    }
+    for (std::uint64_t i = bytes / sizeof(uint4) * sizeof(uint4) + threadIdx.x; i < bytes; i += blockDim.x) {
+        different += at[i] != right[i] ? 1 : 0;
+    }
     if (different != 0) { atomicAdd(wrong, different); }
 }
 __global__ void next_token(std::int32_t* token) { ++*token; }
@@ -118,8 +126,8 @@ struct Fixture {
                 route<<<1, 1024, 0, stream>>>(guesses_on_device, token, layer + 1, count, likely);
                 must(cache.try_guess(layer + 1, {likely, count}, stream));
             }
-            compare<<<count, 256, 0, stream>>>(served.addresses, served.slots, served.base, served.slot_bytes,
-                                               on_device, token, layer, view, wrong);
+            compare<<<count, 1024, 0, stream>>>(served.addresses, served.slots, served.base, served.slot_bytes,
+                                                on_device, token, layer, view, wrong);
         }
         if (guesses_too) { must(cache.try_join(stream)); }
         next_token<<<1, 1, 0, stream>>>(token);
@@ -130,7 +138,7 @@ struct Fixture {
         must_cuda(cudaMemcpy(&number, wrong, sizeof number, cudaMemcpyDeviceToHost));
         return number;
     }
-    void rewind() const { must_cuda(cudaMemset(token, 0, sizeof *token)); }
+    void rewind() const { must_cuda(cudaMemsetAsync(token, 0, sizeof *token, stream)); }
     template <class P>
     [[nodiscard]] typename Cache<P>::Options options(const CudaServer<P>& server, const char* budget) const {
         typename Cache<P>::Options result;

@@ -79,19 +79,27 @@ public:
 private:
     static constexpr double least_rate = (std::numeric_limits<double>::min)();
 
-    /// The factors by which one rate decays.
+    /// The factors by which one rate decays, by the digits of a number of rounds: kernels look them up.
     struct Factors {
-        static constexpr std::uint32_t size = 128;
-        double in_rounds = 1;
+        static constexpr std::uint32_t base = 128, digits = 5;
         double of_use = 0;  // what one use adds
-        double of_rounds[size] = {};
+        double of[digits][base] = {};
 
         Factors() = default;
-        explicit Factors(double rounds) noexcept : in_rounds{rounds}, of_use{1 - std::exp(-1 / rounds)} {
-            for (std::uint32_t i = 0; i < size; ++i) { of_rounds[i] = std::exp(-static_cast<double>(i) / rounds); }
+        explicit Factors(double rounds) noexcept : of_use{1 - std::exp(-1 / rounds)} {
+            double value = 1;
+            for (auto& of_digit : of) {
+                for (std::uint32_t i = 0; i < base; ++i) { of_digit[i] = std::exp(-value * i / rounds); }
+                value *= base;
+            }
         }
         [[nodiscard]] RESIDENCY_HOST_DEVICE double after(std::uint32_t rounds) const {
-            return rounds < size ? of_rounds[rounds] : std::exp(-static_cast<double>(rounds) / in_rounds);
+            double factor = of[0][rounds % base];
+            RESIDENCY_ROLLED
+            for (std::uint32_t digit = 1; (rounds /= base) != 0; ++digit) {
+                factor = product(factor, of[digit][rounds % base]);
+            }
+            return factor;
         }
     };
 

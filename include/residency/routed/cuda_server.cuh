@@ -30,7 +30,7 @@ using DeviceAtomic = cuda::atomic_ref<T, cuda::thread_scope_device>;
 struct BlockTeam {
     struct Shared {
         std::uint32_t totals[warps];
-        Candidate best[warps];
+        Candidate best[2][warps];
     };
 
     __device__ explicit BlockTeam(Shared& with) : rank{threadIdx.x}, shared{with} {}
@@ -51,21 +51,12 @@ struct BlockTeam {
         return before;
     }
     [[nodiscard]] __device__ Candidate first_of(Candidate own) const {
-        for (int distance = 16; distance > 0; distance /= 2) {
-            const Candidate other{{__shfl_xor_sync(0xffffffffU, own.key.first, distance),
-                                   __shfl_xor_sync(0xffffffffU, own.key.second, distance)},
-                                  __shfl_xor_sync(0xffffffffU, own.slot, distance),
-                                  __shfl_xor_sync(0xffffffffU, own.order, distance)};
-            if (other.is_before(own)) { own = other; }
-        }
-        if (rank % 32 == 0) { shared.best[rank / 32] = own; }
+        own = first_in_warp(own);
+        Candidate* const best = shared.best[turn % 2];  // the other half may still be read
+        ++turn;
+        if (rank % 32 == 0) { best[rank / 32] = own; }
         __syncthreads();
-        Candidate best = shared.best[0];
-        for (unsigned i = 1; i < warps; ++i) {
-            if (shared.best[i].is_before(best)) { best = shared.best[i]; }
-        }
-        __syncthreads();
-        return best;
+        return first_in_warp(rank % 32 < warps ? best[rank % 32] : Candidate{});
     }
     __device__ void lower(std::uint32_t& value, std::uint32_t other) const { atomicMin(&value, other); }
     __device__ void add(std::uint64_t& sum, std::uint64_t value) const {
@@ -80,6 +71,43 @@ struct BlockTeam {
     std::uint32_t rank;
     static constexpr std::uint32_t size = threads;
     Shared& shared;
+
+private:
+    /// A number that is ordered as the other one is, above 0.
+    [[nodiscard]] static __device__ unsigned long long ordered(double value) {
+        const auto bits = static_cast<unsigned long long>(__double_as_longlong(value));
+        return (bits >> 63U) != 0 ? ~bits : bits | 1ULL << 63U;
+    }
+    [[nodiscard]] static __device__ unsigned largest(unsigned own) {
+#if __CUDA_ARCH__ >= 800
+        return __reduce_max_sync(0xffffffffU, own);
+#else
+        for (int distance = 16; distance > 0; distance /= 2) {
+            own = std::max(own, __shfl_xor_sync(0xffffffffU, own, distance));
+        }
+        return own;
+#endif
+    }
+    /// Of some lanes of the warp, those with the largest number.
+    [[nodiscard]] static __device__ unsigned with_largest(unsigned lanes, unsigned own) {
+        const bool is_in = (lanes >> (threadIdx.x % 32) & 1U) != 0;
+        const unsigned most = largest(is_in ? own : 0);
+        return __ballot_sync(0xffffffffU, is_in && own == most ? 1 : 0);
+    }
+    [[nodiscard]] static __device__ unsigned with_largest(unsigned lanes, unsigned long long own) {
+        return with_largest(with_largest(lanes, static_cast<unsigned>(own >> 32U)), static_cast<unsigned>(own));
+    }
+    [[nodiscard]] static __device__ Candidate first_in_warp(const Candidate& own) {
+        unsigned lanes = with_largest(0xffffffffU, own.slot == none ? 0ULL : ordered(own.key.first));
+        if (__popc(lanes) > 1) { lanes = with_largest(lanes, ordered(own.key.second)); }
+        if (__popc(lanes) > 1) { lanes = with_largest(lanes, ~own.order); }
+        const int lane = __ffs(static_cast<int>(lanes)) - 1;
+        return {{__shfl_sync(0xffffffffU, own.key.first, lane), __shfl_sync(0xffffffffU, own.key.second, lane)},
+                __shfl_sync(0xffffffffU, own.slot, lane),
+                __shfl_sync(0xffffffffU, own.order, lane)};
+    }
+
+    mutable std::uint32_t turn = 0;
 };
 
 /// Brings one piece of an expert, by all threads of the block.
@@ -111,18 +139,33 @@ __device__ bool bring_item(const Tables<P>& tables, const Fill* fills, std::uint
     Fill fill{};
     for (;; ++at) {
         if (at == count) { return false; }
-        const uint4 words = __ldcg(reinterpret_cast<const uint4*>(fills + at));
-        fill = {words.x, words.y, words.z, words.w};
+        fill = fills[at];
         const std::uint32_t own = fill.pieces - fill.first_piece;
         if (item - before < own) { break; }
         before += own;
     }
-    const Source source = tables.sources[fill.expert];
+    const Source source = fill.source;
     const std::uint64_t first = std::uint64_t{fill.first_piece + item - before} * piece_bytes;
     const std::uint64_t left = source.bytes - first;
     bring_piece(source.host + first, tables.pool + fill.slot * tables.slot_bytes + first,
                 left < piece_bytes ? static_cast<std::uint32_t>(left) : piece_bytes);
     return true;
+}
+
+/// Block 0 tells the others the number of fills, and what it wrote before. By all its threads.
+__device__ inline void tell(std::uint32_t* listed, std::uint32_t fills) {
+    if (threadIdx.x > 0 && threadIdx.x < gridDim.x) {
+        if (fills != 0) { __threadfence(); }
+        DeviceAtomic<std::uint32_t>{listed[threadIdx.x]}.store(1 + fills, cuda::memory_order_relaxed);
+    }
+}
+/// Another block waits for that, by one thread, and leaves the place as it found it.
+[[nodiscard]] __device__ inline std::uint32_t hear(std::uint32_t* listed) {
+    const DeviceAtomic<std::uint32_t> own{listed[blockIdx.x]};
+    std::uint32_t told = own.load(cuda::memory_order_acquire);
+    for (; told == 0; told = own.load(cuda::memory_order_acquire)) { __nanosleep(20); }
+    own.store(0, cuda::memory_order_relaxed);
+    return told - 1;
 }
 
 /// Block 0 decides, and all blocks bring what it lists. The others wait for it. GPUs start block 0 no later than the others, and it waits for
@@ -133,84 +176,82 @@ __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Cal
     __shared__ BlockTeam::Shared shared;
     __shared__ std::uint32_t count;
     State& state = *tables.state;
-    const DeviceAtomic<std::uint32_t> gate{state.gate}, is_listed{state.is_listed}, done{state.done};
     if (blockIdx.x == 0) {
-        if (threadIdx.x == 0 && gate.fetch_or(gate_closed, cuda::memory_order_acquire) != 0) {  // guesses end
-            while (gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
-        }
-        __syncthreads();
+        const DeviceAtomic<std::uint32_t> gate{state.gate};
         const BlockTeam team{shared};
-        Decision<P, BlockTeam>{team, scratch, tables, call, false}.make();
+        // The last thread closes the gate while others read choices.
+        const bool is_guessing =
+            threadIdx.x == threads - 1 && gate.fetch_or(gate_closed, cuda::memory_order_acquire) != 0;
+        Decision<P, BlockTeam> decision{team, scratch, tables, call, false};
+        decision.read_choices();
+        while (is_guessing && gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
         __syncthreads();
-        if (threadIdx.x == 0) {
-            count = state.fills;
-            __threadfence();
-            is_listed.store(1 + count, cuda::memory_order_relaxed);
-            gate.fetch_and(~gate_closed, cuda::memory_order_relaxed);
-        }
-    } else if (threadIdx.x == 0) {
-        std::uint32_t listed = is_listed.load(cuda::memory_order_acquire);
-        for (; listed == 0; listed = is_listed.load(cuda::memory_order_acquire)) { __nanosleep(20); }
-        count = listed - 1;
+        decision.list();
+        tell(state.listed[0], decision.fills());
+        decision.finish();
+        if (threadIdx.x == 0) { count = decision.fills(); }
+        __syncthreads();
+        if (threadIdx.x == threads - 1) { gate.fetch_and(~gate_closed, cuda::memory_order_release); }
+    } else {
+        if (threadIdx.x == 0) { count = hear(state.listed[0]); }
+        __syncthreads();
     }
-    // The last block to see the list leaves the flags as this kernel found them.
-    if (threadIdx.x == 0 && done.fetch_add(1, cuda::memory_order_relaxed) == gridDim.x - 1) {
-        done.store(0, cuda::memory_order_relaxed);
-        is_listed.store(0, cuda::memory_order_relaxed);
-    }
-    __syncthreads();
     std::uint32_t at = 0, before = 0;
     for (std::uint32_t item = blockIdx.x; bring_item(tables, tables.fills, count, item, at, before);) {
         item += gridDim.x;
     }
 }
 
-/// Whether a guess may work: from now on a call waits for it. By all threads of a block.
-[[nodiscard]] __device__ inline bool enter(State& state, bool& may) {
-    if (threadIdx.x == 0) {
-        const DeviceAtomic<std::uint32_t> gate{state.gate};
-        may = (gate.fetch_add(1, cuda::memory_order_acquire) & (gate_closed | gate_decides)) == 0;
-        if (!may) { gate.fetch_sub(1, cuda::memory_order_relaxed); }
-    }
-    __syncthreads();
-    return may;
-}
-__device__ inline void leave(State& state) {
-    __syncthreads();
-    if (threadIdx.x == 0) { DeviceAtomic<std::uint32_t>{state.gate}.fetch_sub(1, cuda::memory_order_release); }
-}
-
+/// Block 0 decides, unless a call has begun; then all blocks bring what it lists, piece by piece, until they have all or a call begins: it
+/// waits for blocks that are counted in the gate.
 template <class P>
 __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call call) {
     __shared__ Scratch scratch;
     __shared__ BlockTeam::Shared shared;
-    __shared__ bool may;
-    const DeviceAtomic<std::uint32_t> gate{tables.state->gate};
-    if (threadIdx.x == 0) {  // alone, or not at all
-        std::uint32_t open = 0;
-        may = gate.compare_exchange_strong(open, gate_decides, cuda::memory_order_acquire, cuda::memory_order_relaxed);
-    }
-    __syncthreads();
-    if (!may) { return; }
-    const BlockTeam team{shared};
-    Decision<P, BlockTeam>{team, scratch, tables, call, true}.make();
-    __syncthreads();
-    if (threadIdx.x == 0) { gate.fetch_and(~gate_decides, cuda::memory_order_release); }
-}
-
-/// Brings what the guess lists, piece by piece, until it has all or a call begins.
-template <class P>
-__global__ void __launch_bounds__(threads) guess_fill_kernel(Tables<P> tables) {
-    __shared__ bool may;
-    __shared__ std::uint32_t taken;
+    __shared__ std::uint32_t count, taken;
     State& state = *tables.state;
-    if (!enter(state, may)) { return; }
-    const std::uint32_t count = __ldcg(&state.guess_fills);
+    const DeviceAtomic<std::uint32_t> gate{state.gate};
+    if (blockIdx.x == 0) {
+        if (threadIdx.x == 0) {  // alone, or not at all
+            std::uint32_t open = 0;
+            count =
+                gate.compare_exchange_strong(open, gate_decides, cuda::memory_order_acquire, cuda::memory_order_relaxed)
+                    ? 1
+                    : 0;
+        }
+        __syncthreads();
+        const bool may = count != 0;
+        std::uint32_t fills = 0;
+        if (may) {
+            const BlockTeam team{shared};
+            Decision<P, BlockTeam> decision{team, scratch, tables, call, true};
+            decision.make();
+            fills = decision.fills();
+        }
+        __syncthreads();
+        tell(state.listed[1], fills);
+        if (threadIdx.x == 0) {
+            count = fills;
+            if (may) { gate.fetch_add(1 - gate_decides, cuda::memory_order_acq_rel); }
+        }
+        __syncthreads();
+        if (!may) { return; }
+    } else {
+        if (threadIdx.x == 0) {
+            count = hear(state.listed[1]);
+            if (count != 0) {
+                const bool is_late = (gate.fetch_add(1, cuda::memory_order_acquire) & gate_closed) != 0;
+                count = is_late ? 0 : state.guess_fills;  // none, once a call has come
+                if (count == 0) { gate.fetch_sub(1, cuda::memory_order_relaxed); }
+            }
+        }
+        __syncthreads();
+        if (count == 0) { return; }
+    }
     std::uint32_t at = 0, before = 0;
     for (;;) {
         if (threadIdx.x == 0) {
-            const bool is_over =
-                (DeviceAtomic<std::uint32_t>{state.gate}.load(cuda::memory_order_relaxed) & gate_closed) != 0;
+            const bool is_over = (gate.load(cuda::memory_order_relaxed) & gate_closed) != 0;
             taken = is_over || count == 0
                         ? none
                         : DeviceAtomic<std::uint32_t>{state.guess_next}.fetch_add(1, cuda::memory_order_relaxed);
@@ -220,7 +261,8 @@ __global__ void __launch_bounds__(threads) guess_fill_kernel(Tables<P> tables) {
         __syncthreads();
         if (item == none || !bring_item(tables, tables.guess_fills, count, item, at, before)) { break; }
     }
-    leave(state);
+    __syncthreads();
+    if (threadIdx.x == 0) { gate.fetch_sub(1, cuda::memory_order_release); }
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::routed::detail
@@ -233,7 +275,8 @@ template <routed::Policy P = routed::ExpectedUse>
 class CudaServer final : public routed::Server<CudaDevice, P> {
 public:
     explicit CudaServer(unsigned blocks = 32, unsigned guess_blocks = 4) noexcept
-        : blocks_{std::max(blocks, 1U)}, guess_blocks_{std::max(guess_blocks, 1U)} {}
+        : blocks_{std::clamp(blocks, 1U, routed::most_blocks)},
+          guess_blocks_{std::clamp(guess_blocks, 1U, routed::most_blocks)} {}
 
     /// As Server says.
     /// @{
@@ -244,11 +287,8 @@ public:
     }
     [[nodiscard]] Status guess(CudaDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                CudaDevice::Stream stream) const override {
-        return on(device, "guess experts", [&] {
-            const cudaError_t code = launch(routed::detail::guess_kernel<P>, 1, stream, tables, call);
-            if (code != cudaSuccess) { return code; }
-            return launch(routed::detail::guess_fill_kernel<P>, guess_blocks_, stream, tables);
-        });
+        return on(device, "guess experts",
+                  [&] { return launch(routed::detail::guess_kernel<P>, guess_blocks_, stream, tables, call); });
     }
     /// @}
 

@@ -12,10 +12,15 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
 
-/// What the threads of a team share.
+/// What the threads of a team share. Experts are those of the layer.
 struct Scratch {
-    std::uint32_t first[most_experts];   ///< by expert of the layer: the first choice of it; none
-    std::uint32_t misses[most_experts];  ///< experts of the layer
+    std::uint32_t first[most_experts];   ///< by expert: the first choice of it; none. From is_missed on: it is missed
+    std::uint32_t slot[most_experts];    ///< by expert that is chosen: its slot; none
+    std::uint32_t misses[most_experts];  ///< experts
+    std::uint32_t listed[most_experts];  ///< experts that are brought. From is_new on: the slot was another's
+    Key keys[most_experts];              ///< by miss: of the expert, where it had a slot
+
+    static constexpr std::uint32_t is_missed = 1U << 30U, is_new = 1U << 30U;
 };
 
 /// A slot that may be emptied.
@@ -76,52 +81,22 @@ public:
         slots_ = t_.state->slots;
     }
 
-    /// Lists what is to be brought. For choices: writes where kernels read them.
+    /// The three parts of a decision, in this order.
     RESIDENCY_HOST_DEVICE void make() {
-        end_guess();
-        team_.sync();                                                          // everybody has read the state
-        if (is_guess_ && (now_.layer == none || now_.layer != call_.after)) {  // too early, or too late
-            if (team_.rank == 0) { write_state(); }
-            return;
-        }
-        find_first_choices();
-        find_misses();
-        place_misses();
-        team_.sync();
-        if (!is_guess_) { write_addresses(); }
-        if (team_.rank == 0) { write_state(); }
+        read_choices();
+        list();
+        finish();
     }
-
-private:
-    static constexpr double free_key = 1e308;  // of a free slot: it is taken first
-
-    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t round_of(std::uint32_t layer) const {
-        return layer == call_.layer ? round_ : t_.rounds[layer];
-    }
-    [[nodiscard]] RESIDENCY_HOST_DEVICE Key key_of(const typename P::OfSlot& of_slot, std::uint32_t layer) const {
-        return P::key(*t_.numbers, of_slot, layer, round_of(layer), now_);
-    }
-
-    /// The last guess brings no more: what of it has come is known.
-    RESIDENCY_HOST_DEVICE void end_guess() {
-        const std::uint32_t fills = t_.state->guess_fills;
-        for (std::uint32_t k = team_.rank; k < fills; k += team_.size) {
-            std::uint32_t before = 0;
-            for (std::uint32_t i = 0; i < k; ++i) {
-                before += t_.guess_fills[i].pieces - t_.guess_fills[i].first_piece;
-            }
-            const Fill& fill = t_.guess_fills[k];
-            const std::uint32_t all = fill.pieces - fill.first_piece, next = t_.state->guess_next;
-            const std::uint32_t come = next <= before ? 0 : next - before < all ? next - before : all;
-            t_.slot[fill.slot].pieces = fill.first_piece + come;
-            team_.add(t_.state->counters.guess_bytes, bytes_between(fill, fill.first_piece + come));
-        }
-    }
-    RESIDENCY_HOST_DEVICE void find_first_choices() {
+    /// Reads nothing that a guess writes.
+    RESIDENCY_HOST_DEVICE void read_choices() {
+        // Read before the team waits for one another.
+        const std::uint32_t own = team_.rank < call_.count ? expert_of(call_, team_.rank, experts_) : none;
+        RESIDENCY_ROLLED
         for (std::uint32_t e = team_.rank; e < experts_; e += team_.size) { scratch_.first[e] = none; }
         team_.sync();
+        RESIDENCY_ROLLED
         for (std::uint32_t i = team_.rank; i < call_.count; i += team_.size) {
-            const std::uint32_t expert = expert_of(call_, i, experts_);
+            const std::uint32_t expert = i == team_.rank ? own : expert_of(call_, i, experts_);
             if (expert == none) { continue; }
             team_.lower(scratch_.first[expert], i);
             const std::int64_t choice = choice_of(call_, i);
@@ -134,18 +109,90 @@ private:
         }
         team_.sync();
     }
-    /// What has a slot is used. The others are listed in the order of their first choices.
+    /// Lists what is to be brought: fills() of them.
+    RESIDENCY_HOST_DEVICE void list() {
+        end_guess();
+        if (is_guess_ && is_pointless()) {
+            team_.sync();  // everybody has read the state
+            return;
+        }
+        find_misses();
+        if (misses_ == 0) { return; }
+        choose_slots();
+        team_.sync();
+        write_fills();
+        team_.sync();
+    }
+    /// Writes where kernels read the choices, and what the next decision reads.
+    RESIDENCY_HOST_DEVICE void finish() {
+        if (!is_guess_) { write_addresses(); }
+        tell_policy();
+        if (team_.rank == 0) { write_state(); }
+    }
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t fills() const { return fills_; }
+
+private:
+    static constexpr double free_key = 1e308;  // of a free slot: it is taken first
+
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t round_of(std::uint32_t layer) const {
+        return layer == call_.layer ? round_ : t_.rounds[layer];
+    }
+    [[nodiscard]] RESIDENCY_HOST_DEVICE Key key_of(const typename P::OfSlot& of_slot, std::uint32_t layer) const {
+        return P::key(*t_.numbers, of_slot, layer, round_of(layer), now_);
+    }
+
+    /// The last guess brings no more: what of it has come is known. A call counts the guesses for its layer.
+    RESIDENCY_HOST_DEVICE void end_guess() {
+        const std::uint32_t fills = t_.state->guess_fills, next = t_.state->guess_next;
+        if (fills == 0) { return; }
+        RESIDENCY_ROLLED
+        for (std::uint32_t k = team_.rank; k < fills; k += team_.size) {
+            scratch_.misses[k] = t_.guess_fills[k].pieces - t_.guess_fills[k].first_piece;
+        }
+        team_.sync();
+        RESIDENCY_ROLLED
+        for (std::uint32_t k = team_.rank; k < fills; k += team_.size) {
+            std::uint32_t before = 0;
+            RESIDENCY_ROLLED
+            for (std::uint32_t i = 0; i < k; ++i) { before += scratch_.misses[i]; }
+            const Fill& fill = t_.guess_fills[k];
+            const std::uint32_t all = scratch_.misses[k];
+            const std::uint32_t come = next <= before ? 0 : next - before < all ? next - before : all;
+            t_.slot[fill.slot].pieces = fill.first_piece + come;
+            team_.add(t_.state->counters.guess_bytes, bytes_between(fill, fill.first_piece + come));
+        }
+        team_.sync();
+    }
+    /// A guess that comes too early or too late; or guesses were wrong of late: then one of many is tried all the same.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_pointless() const {
+        return now_.layer == none || now_.layer != call_.after ||
+               (t_.state->guess_score < least_guess_score && now_.call % guess_retry != 0);
+    }
+    /// How many of the experts that the last guess listed were chosen, against how it went before.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t guess_score() const {
+        std::uint32_t score = t_.state->guess_score;
+        RESIDENCY_ROLLED
+        for (std::uint32_t k = 0; k < t_.state->guess_fills; ++k) {
+            const std::uint32_t local = t_.guess_fills[k].expert - first_;
+            score -= score / guess_memory;
+            if (local < experts_ && scratch_.first[local] != none) { score += whole_guess_score / guess_memory; }
+        }
+        return score;
+    }
+    /// What has a slot stays in it. The others are listed in the order of their first choices.
     RESIDENCY_HOST_DEVICE void find_misses() {
+        RESIDENCY_ROLLED
         for (std::uint32_t begin = 0; begin < call_.count; begin += team_.size) {
             const std::uint32_t i = begin + team_.rank;
             const std::uint32_t expert = i < call_.count ? expert_of(call_, i, experts_) : none;
             bool is_missed = false;
             if (expert != none && scratch_.first[expert] == i) {
+                const std::uint64_t bytes = t_.sources[first_ + expert].bytes;
                 const std::uint32_t at = t_.slot_of[first_ + expert];
-                const bool is_whole = at != none && t_.slot[at].pieces == pieces_of(t_.sources[first_ + expert].bytes);
+                scratch_.slot[expert] = at;
+                is_missed = at == none || t_.slot[at].pieces != pieces_of(bytes);
                 if (at != none) { t_.slot[at].call = now_.call; }
-                is_missed = !is_whole;
-                if (!is_guess_ && is_whole) { use(at, first_ + expert, true, i); }
+                if (is_missed) { scratch_.first[expert] = Scratch::is_missed + i; }
             }
             std::uint32_t total = 0;
             const std::uint32_t before = team_.count_before(is_missed, total);
@@ -154,106 +201,164 @@ private:
         }
         team_.sync();
     }
-    /// An expert in its slot is chosen.
-    RESIDENCY_HOST_DEVICE void use(std::uint32_t at, std::uint32_t expert, bool is_hit, std::uint32_t order) {
-        Slot& slot = t_.slot[at];
-        Now now = now_;
-        now.order = order;
-        P::used(*t_.numbers, t_.of_slot[at], t_.of_expert[expert], round_, now);
-        if (is_hit) { team_.add(t_.state->counters.hits, 1); }
-        if (is_hit && slot.guessed != 0) { team_.add(t_.state->counters.guess_hits, 1); }
-        slot.guessed = 0;
-    }
-    [[nodiscard]] RESIDENCY_HOST_DEVICE Candidate best_of_own() const {
-        Candidate best;
-        for (std::uint32_t at = team_.rank; at < slots_; at += team_.size) {
-            const Slot& slot = t_.slot[at];
-            if (slot.call == now_.call) { continue; }
-            const Candidate own = slot.expert == none ? Candidate{Key{free_key, 0}, at, at}
-                                                      : Candidate{key_of(t_.of_slot[at], slot.layer), at, slot.expert};
-            if (own.is_before(best)) { best = own; }
+    /// The two of this thread's slots that are emptied first.
+    struct Best {
+        Candidate first, second;
+    };
+    RESIDENCY_HOST_DEVICE void look_at_own(Best& best) const {
+        constexpr std::uint32_t at_once = 4;  // loads that are under way together
+        best = {};
+        RESIDENCY_ROLLED
+        for (std::uint32_t begin = team_.rank; begin < slots_; begin += at_once * team_.size) {
+            Slot slot[at_once];
+            typename P::OfSlot of_slot[at_once];
+            for (std::uint32_t k = 0; k < at_once; ++k) {
+                const std::uint32_t at = begin + k * team_.size;
+                if (at >= slots_) { continue; }
+                slot[k] = t_.slot[at];
+                of_slot[k] = t_.of_slot[at];
+            }
+            for (std::uint32_t k = 0; k < at_once; ++k) {
+                const std::uint32_t at = begin + k * team_.size;
+                if (at >= slots_ || slot[k].call == now_.call) { continue; }
+                const Candidate own = slot[k].expert == none
+                                          ? Candidate{Key{free_key, 0}, at, at}
+                                          : Candidate{key_of(of_slot[k], slot[k].layer), at, slot[k].expert};
+                if (own.is_before(best.first)) {
+                    best.second = best.first;
+                    best.first = own;
+                } else if (own.is_before(best.second)) {
+                    best.second = own;
+                }
+            }
         }
-        return best;
     }
-    RESIDENCY_HOST_DEVICE void place_misses() {
-        if (misses_ == 0) { return; }
-        Candidate own = best_of_own();
+    /// Gives misses a slot, in their order.
+    RESIDENCY_HOST_DEVICE void choose_slots() {
+        const bool may_stay_out = is_guess_ || t_.reads_in_place;
+        if (may_stay_out) {
+            RESIDENCY_ROLLED
+            for (std::uint32_t k = team_.rank; k < misses_; k += team_.size) {
+                scratch_.keys[k] = key_of_miss(first_ + scratch_.misses[k]);
+            }
+        }
+        team_.sync();
+        Best own;
+        bool has_looked = false;
+        RESIDENCY_ROLLED
         for (std::uint32_t k = 0; k < misses_; ++k) {
-            const std::uint32_t expert = first_ + scratch_.misses[k];
-            const std::uint32_t had = t_.slot_of[expert];
-            if (had != none) {  // a guess has brought a part of it
-                if (had % team_.size == team_.rank) { fill(expert, had, t_.slot[had].pieces); }
-                ++fills_;
-                continue;
+            const std::uint32_t expert = scratch_.misses[k];
+            std::uint32_t is_new = 0;
+            if (scratch_.slot[expert] == none) {  // else a guess has brought a part of it
+                if (!has_looked) { look_at_own(own); }
+                has_looked = true;
+                const Candidate leaves = team_.first_of(own.first);
+                if (leaves.slot == none) { continue; }
+                if (may_stay_out && leaves.key.first < free_key && !leaves.key.is_over(scratch_.keys[k])) { continue; }
+                if (leaves.slot % team_.size == team_.rank) {
+                    t_.slot[leaves.slot].call = now_.call;
+                    own.first = own.second;
+                    own.second = {};
+                    has_looked = own.first.slot != none;
+                    scratch_.slot[expert] = leaves.slot;
+                }
+                is_new = Scratch::is_new;
             }
-            const Candidate leaves = team_.first_of(own);
-            const bool is_placed = leaves.slot != none && is_worth(expert, leaves);
-            if (is_guess_ || t_.reads_in_place) { team_.sync(); }  // everybody has looked at the expert
-            if (!is_placed) {
-                if (!is_guess_ && team_.rank == 0) { read_in_place(expert); }
-                if (leaves.slot == none && is_guess_) { return; }
-                continue;
-            }
-            if (leaves.slot % team_.size == team_.rank) {
-                Slot& slot = t_.slot[leaves.slot];
-                if (slot.expert != none) { t_.slot_of[slot.expert] = none; }
-                slot.expert = expert;
-                slot.layer = call_.layer;
-                slot.guessed = is_guess_ ? 1 : 0;
-                slot.call = now_.call;
-                t_.slot_of[expert] = leaves.slot;
-                P::inserted(*t_.numbers, t_.of_slot[leaves.slot], t_.of_expert[expert], round_, now_);
-                fill(expert, leaves.slot, 0);
-                if (k + 1 < misses_) { own = best_of_own(); }
-            }
+            if (team_.rank == 0) { scratch_.listed[fills_] = is_new + expert; }
             ++fills_;
         }
     }
-    /// Whether the expert is needed sooner again than what would leave for it.
-    [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_worth(std::uint32_t expert, const Candidate& leaves) const {
-        if (leaves.key.first >= free_key || (!is_guess_ && !t_.reads_in_place)) { return true; }
+    /// Of an expert that gets a slot: when it is needed again.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE Key key_of_miss(std::uint32_t expert) const {
         typename P::OfSlot own{};
         auto of_expert = t_.of_expert[expert];
         P::inserted(*t_.numbers, own, of_expert, round_, now_);
         if (!is_guess_) { P::used(*t_.numbers, own, of_expert, round_, now_); }
-        return leaves.key.is_over(key_of(own, call_.layer));
+        return key_of(own, call_.layer);
     }
-    RESIDENCY_HOST_DEVICE void fill(std::uint32_t expert, std::uint32_t at, std::uint32_t first_piece) {
-        const std::uint32_t pieces = pieces_of(t_.sources[expert].bytes);
-        const Fill made{expert, at, first_piece, pieces};
-        (is_guess_ ? t_.guess_fills : t_.fills)[fills_] = made;
-        if (is_guess_) {
-            team_.add(t_.state->counters.guesses, 1);
-            t_.slot[at].pieces = first_piece;
-            return;
+    RESIDENCY_HOST_DEVICE void write_fills() {
+        RESIDENCY_ROLLED
+        for (std::uint32_t k = team_.rank; k < fills_; k += team_.size) {
+            const std::uint32_t local = scratch_.listed[k] % Scratch::is_new, expert = first_ + local;
+            const std::uint32_t at = scratch_.slot[local], pieces = pieces_of(t_.sources[expert].bytes);
+            Slot& slot = t_.slot[at];
+            if (scratch_.listed[k] >= Scratch::is_new) {
+                if (slot.expert != none) { t_.slot_of[slot.expert] = none; }
+                slot.expert = expert;
+                slot.layer = call_.layer;
+                slot.pieces = 0;
+                slot.guessed = is_guess_ ? 1 : 0;
+                t_.slot_of[expert] = at;
+            }
+            const Fill fill{t_.sources[expert], expert, at, slot.pieces, pieces};
+            (is_guess_ ? t_.guess_fills : t_.fills)[k] = fill;
+            if (is_guess_) {
+                team_.add(t_.state->counters.guesses, 1);
+                continue;
+            }
+            slot.pieces = pieces;  // before anything reads it
+            team_.add(t_.state->counters.misses, 1);
+            team_.add(t_.state->counters.demand_bytes, bytes_between(fill, pieces));
         }
-        t_.slot[at].pieces = pieces;  // before anything reads it
-        use(at, expert, false, most_choices + fills_);
-        team_.add(t_.state->counters.misses, 1);
-        team_.add(t_.state->counters.demand_bytes, bytes_between(made, pieces));
-    }
-    RESIDENCY_HOST_DEVICE void read_in_place(std::uint32_t expert) {
-        typename P::OfSlot unused{};
-        P::used(*t_.numbers, unused, t_.of_expert[expert], round_, now_);
-        team_.add(t_.state->counters.misses, 1);
-        team_.add(t_.state->counters.in_place, 1);
-        team_.add(t_.state->counters.in_place_bytes, t_.sources[expert].bytes);
     }
     /// The bytes of a fill up to a piece.
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint64_t bytes_between(const Fill& fill, std::uint32_t end) const {
-        const std::uint64_t bytes = t_.sources[fill.expert].bytes;
+        const std::uint64_t bytes = fill.source.bytes;
         const std::uint64_t to = static_cast<std::uint64_t>(end) * piece_bytes;
         return (to < bytes ? to : bytes) - static_cast<std::uint64_t>(fill.first_piece) * piece_bytes;
     }
     RESIDENCY_HOST_DEVICE void write_addresses() {
+        RESIDENCY_ROLLED
         for (std::uint32_t i = team_.rank; i < call_.count; i += team_.size) {
             const std::uint32_t expert = expert_of(call_, i, experts_);
-            const std::uint32_t at = expert == none ? none : t_.slot_of[first_ + expert];
+            const std::uint32_t at = expert == none ? none : scratch_.slot[expert];
             call_.slots[i] = at == none ? -1 : static_cast<std::int32_t>(at);
             call_.addresses[i] = expert == none ? nullptr
                                  : at == none   ? t_.sources[first_ + expert].host
                                                 : t_.pool + at * t_.slot_bytes;
         }
+    }
+    /// Hits, then what is brought, then what is read in host memory.
+    RESIDENCY_HOST_DEVICE void tell_policy() {
+        const std::uint32_t hits_end = is_guess_ ? 0 : call_.count, fills_end = hits_end + fills_;
+        const std::uint32_t end = fills_end + (is_guess_ || fills_ == misses_ ? 0 : misses_);
+        RESIDENCY_ROLLED
+        for (std::uint32_t i = team_.rank; i < end; i += team_.size) {
+            std::uint32_t local = none;
+            bool is_new = false;
+            Now now = now_;
+            if (i < hits_end) {
+                local = expert_of(call_, i, experts_);
+                if (local == none || scratch_.first[local] != i) { continue; }
+                now.order = i;
+                team_.add(t_.state->counters.hits, 1);
+                if (t_.slot[scratch_.slot[local]].guessed != 0) { team_.add(t_.state->counters.guess_hits, 1); }
+            } else if (i < fills_end) {
+                local = scratch_.listed[i - hits_end] % Scratch::is_new;
+                is_new = scratch_.listed[i - hits_end] >= Scratch::is_new;
+                now.order = most_choices + i - hits_end;
+            } else {
+                local = scratch_.misses[i - fills_end];
+                if (scratch_.slot[local] != none) { continue; }
+                team_.add(t_.state->counters.misses, 1);
+                team_.add(t_.state->counters.in_place, 1);
+                team_.add(t_.state->counters.in_place_bytes, t_.sources[first_ + local].bytes);
+            }
+            tell_policy(scratch_.slot[local], first_ + local, is_new, now);
+        }
+    }
+    RESIDENCY_HOST_DEVICE void tell_policy(std::uint32_t at, std::uint32_t expert, bool is_new, const Now& now) {
+        typename P::OfSlot own{};
+        if (at != none) { own = t_.of_slot[at]; }
+        auto of_expert = t_.of_expert[expert];
+        if (is_new) { P::inserted(*t_.numbers, own, of_expert, round_, now); }
+        if (!is_guess_) {
+            P::used(*t_.numbers, own, of_expert, round_, now);
+            t_.of_expert[expert] = of_expert;
+        }
+        if (at == none) { return; }
+        t_.of_slot[at] = own;
+        if (!is_guess_) { t_.slot[at].guessed = 0; }
     }
     RESIDENCY_HOST_DEVICE void write_state() {
         State& state = *t_.state;
@@ -262,6 +367,7 @@ private:
             state.guess_next = 0;
             return;
         }
+        state.guess_score = guess_score();
         state.guess_fills = 0;
         state.call = now_.call;
         state.layer = call_.layer;

@@ -16,7 +16,9 @@ inline constexpr std::uint32_t most_experts = 1024;
 /// Choices of one call, at most: 64 tokens with 16 experts each.
 inline constexpr std::uint32_t most_choices = 1024;
 /// An expert is filled in pieces of so many bytes.
-inline constexpr std::uint32_t piece_bytes = 1U << 16U;
+inline constexpr std::uint32_t piece_bytes = 1U << 15U;
+/// Blocks of a kernel, at most.
+inline constexpr std::uint32_t most_blocks = 64;
 
 /// Where an expert comes from.
 struct Source {
@@ -35,6 +37,7 @@ struct Slot {
 
 /// An expert that is to be brought, from a piece on.
 struct Fill {
+    Source source;                  ///< of the expert
     std::uint32_t expert = 0;       ///< its number over all layers
     std::uint32_t slot = 0;         ///< that it gets
     std::uint32_t first_piece = 0;  ///< pieces before it have come
@@ -63,18 +66,25 @@ struct Mistake {
     std::uint32_t place = 0;     ///< of the choice among those of its call
 };
 
+/// State::guess_score where all guesses are right, below which guesses rest, and of how many it is the mean.
+inline constexpr std::uint32_t whole_guess_score = 1U << 16U, least_guess_score = whole_guess_score / 2,
+                               guess_memory = 64;
+/// Where guesses rest, the one after each so many calls is tried.
+inline constexpr std::uint32_t guess_retry = 17;
+
 /// What changes, beside the tables.
 struct State {
     std::uint64_t call = 0;         ///< calls of serve() so far
     std::uint32_t slots = 0;        ///< that there are
     std::uint32_t layer = none;     ///< that was served last
     std::uint32_t fills = 0;        ///< of the call that runs
-    std::uint32_t is_listed = 0;    ///< its fills are listed: 1, and their number
-    std::uint32_t done = 0;         ///< of its blocks, those that have seen that
     std::uint32_t gate = 0;         ///< blocks that bring a guess; and the bits below
     std::uint32_t guess_fills = 0;  ///< of the last guess
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
-    Counters counters;              ///< of all calls
+    std::uint32_t guess_score = whole_guess_score;  ///< how many of the experts that guesses list are chosen, of late
+    /// By block of a call, and of a guess: 1 and the number of fills, once they are listed; the block takes it.
+    std::uint32_t listed[2][most_blocks] = {};
+    Counters counters;  ///< of all calls
 };
 /// In State::gate: a call decides.
 inline constexpr std::uint32_t gate_closed = 1U << 31U;
