@@ -45,7 +45,11 @@ template <class Json = nlohmann::ordered_json>
     };
     try {
         return Json::parse(text, check);
-    } catch (const typename Json::exception& error) { throw BadJson{std::string{"not JSON: "} + error.what()}; }
+    } catch (const typename Json::exception& error) {
+        const std::string what = error.what();  // "[json.exception.parse_error.101] parse error at line 1, …"
+        const std::size_t end = what.find("] ");
+        throw BadJson{"not JSON: " + (end == std::string::npos ? what : what.substr(end + 2))};
+    }
 }
 
 /// A value of a document for a message: the begin of its text.

@@ -518,6 +518,20 @@ TEST_CASE("random clients: conserved, never exceeded, and at rest everybody come
     }
 }
 
+TEST_CASE("memory whose limit is below its floor is refused, with both numbers") {
+    BudgetBroker broker{{.total_bytes = 1000}};
+    const auto refused = broker.try_add_memory({.name = "cache", .floor_bytes = 50, .limit_bytes = 40});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::invalid_argument);
+    CHECK(refused.error().message() ==
+          "\"cache\" cannot join: its limit_bytes, 40 bytes, are below its floor_bytes, 50 bytes, which it is granted "
+          "in any case: raise the limit, or lower the floor");
+    auto cache = must(broker.try_add_memory({.name = "cache", .floor_bytes = 50, .limit_bytes = 50}));
+    const auto more = cache.try_take(51);
+    REQUIRE_FALSE(more);
+    CHECK(more.error().message().find("its limit is 50 bytes: raise MemoryOptions::limit_bytes") != std::string::npos);
+}
+
 TEST_SUITE_END();
 
 }  // namespace broker_test

@@ -384,6 +384,30 @@ TEST_CASE("C8: the driver's roundings are inside the budget") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE_TEMPLATE("a device that is smaller than the floor is named so, however much of it is free", Weights, OnDemand,
+                   compositions::Planned) {
+    Device::Config config = streaming::small_config();
+    config.memory_bytes = 8 * 4096;
+    Device device{config};
+    const Model model = make_model(device, {{9 * 4096}, {4096}});
+    for (const Budget& budget : {Budget::automatic(), Budget::bytes(12 * 4096)}) {
+        auto with = options<Weights>(0, in_order(model));
+        with.budget = budget;
+        with.reserve_bytes = 0;
+        constexpr bool is_planned = std::is_same_v<Weights, compositions::Planned>;
+        if constexpr (is_planned) { with.policies.pool.chunk_bytes = 4096; }
+        if (!is_planned && budget != Budget::automatic()) { continue; }  // it takes memory as it comes
+        const auto made = Weights::try_create(device, model.catalog, std::move(with));
+        REQUIRE_FALSE(made);
+        const std::string message = made.error().message();
+        CAPTURE(message);
+        CHECK(made.error().kind() == ErrorKind::budget);
+        CHECK(message.find("the device is too small, it has 32,768 bytes (32 KiB) in all") != std::string::npos);
+        CHECK(message.find("fewer residents, or a lower policies.leases_at_once") != std::string::npos);
+        CHECK(message.find("give memory back") == std::string::npos);
+    }
+}
+
 TEST_SUITE_END();
 
 }  // namespace budgets_test

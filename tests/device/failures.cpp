@@ -4,9 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "residency/simulation/simulated_device.hpp"
+#include "tests/support/child.hpp"
 #include "tests/support/simulated_harness.hpp"
 
 namespace failures_test {
@@ -335,5 +338,32 @@ TEST_CASE("misuse is an error and a finding") {
         must(device.fill(all.there, std::byte{0}, 8, all.stream));
     }
 }
+
+#if RESIDENCY_ASSERTIONS
+TEST_CASE("a device whose rates, latencies, costs or jitter no machine has is a precondition with a sentence") {
+    using Config = SimulatedDevice::Config;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const auto refused = [](auto change, const char* what) {
+        Config config = support::small_device();
+        change(config);
+        const auto outcome = child::run([&] { const SimulatedDevice device{config}; });
+        CAPTURE(outcome.text);
+        CHECK(outcome.aborted);
+        CHECK(outcome.text.find(what) != std::string::npos);
+    };
+    for (const double bad : {-1.0, 0.0, nan, std::numeric_limits<double>::infinity()}) {
+        refused([&](Config& config) { config.link.to_device_bytes_per_second = bad; }, "give link.to_device_");
+        refused([&](Config& config) { config.link.to_host_bytes_per_second = bad; }, "give link.to_device_");
+        refused([&](Config& config) { config.link.pageable_bytes_per_second = bad; }, "give link.to_device_");
+        refused([&](Config& config) { config.link.on_device_bytes_per_second = bad; }, "above 0, and finite");
+        refused([&](Config& config) { config.jitter = bad; }, "give jitter of 1 or more");
+    }
+    refused([](Config& config) { config.jitter = 0.5; }, "give jitter of 1 or more");
+    using std::chrono::nanoseconds;
+    refused([](Config& config) { config.link.call_latency = nanoseconds{-1}; }, "link.call_latency");
+    refused([](Config& config) { config.link.node_latency = nanoseconds{-1}; }, "link.node_latency of 0 or more");
+    refused([](Config& config) { config.launch_cost = nanoseconds{-1}; }, "launch_cost of 0 or more");
+}
+#endif
 
 }  // namespace failures_test

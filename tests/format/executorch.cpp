@@ -228,7 +228,7 @@ TEST_CASE("executorch: constants of several methods: shared, of one name and dif
 
 TEST_CASE("C7: executorch: descriptions of constants that break their form are refused") {
     CHECK(read(program({vector_of_3})).has_value());
-    CHECK(refused(read(one([](auto& r) { r.dtype = 12; })), "an unknown type: found 12"));
+    CHECK(refused(read(one([](auto& r) { r.dtype = 12; })), "such as F32, F16, BF16 or I8: found 12"));
     CHECK(refused(read(one([](auto& r) { r.dtype = -1; })), "an unknown type"));
     CHECK(refused(read(one([](auto& r) { r.device = 2; })), "an unknown device"));
     CHECK(refused(read(one([](auto& r) { r.offset = -1; })), "an offset below zero"));
@@ -274,7 +274,7 @@ TEST_CASE("C7: executorch: files that break their form are refused with the plac
     CHECK(tensor(6, {2, 3}, {"\0\1", 2}).has_value());
     CHECK(tensor(6, {2, 3}, {"\1\0", 2})->weights[0].strides == Strides{1, 2});
     CHECK(tensor(6, {2, 3}, "")->weights[0].strides.empty());
-    CHECK(refused(tensor(9 + 4, {2, 3}, ""), "a tensor of an unknown type: found 13"));
+    CHECK(refused(tensor(9 + 4, {2, 3}, ""), "such as F32, F16, BF16 or I8: found 13"));
     CHECK(refused(tensor(6, {2, -3}, ""), "an extent below zero"));
     CHECK(refused(tensor(6, {2, 4}, ""), "does not lie inside its storage"));
     CHECK(refused(tensor(6, {2, 3}, {"\0", 1}), "with an order of 1"));

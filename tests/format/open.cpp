@@ -22,6 +22,7 @@
 #include "residency/format/safetensors.hpp"
 #include "residency/format/torch.hpp"
 #include "residency/host/weight_file.hpp"
+#include "tests/support/zip_archive.hpp"
 
 namespace open_test {
 
@@ -175,6 +176,8 @@ TEST_CASE("open: what a file is instead of a model is named, with what to give i
              {std::string(4096, '\0'), "zeros where a file begins", "download"},
              {"\x1f\x8b\x08\x00"s + std::string(20, 'x'), "a gzip archive", "unpack"},
              {"\x28\xb5\x2f\xfd"s + std::string(20, '\0'), "a zstd archive", "unpack"},
+             {support::zip_archive({{"readme.txt", "weights"}}), "a ZIP archive ",
+              "unpack it, and give what lies in it"},
              {"model/"s + std::string(251, '\0') + "ustar", "a tar archive", "unpack"},
              {"\x89HDF\r\n\x1a\n"s + std::string(20, '\0'), "an HDF5 file", "convert"},
              {"\x80\2}q\0X\1\0\0\0aq\1K\1s."s, "a Python pickle that torch.save did not write",

@@ -146,7 +146,8 @@ TEST_CASE("C7: safetensors: headers that break the specification are refused wit
     CHECK(refused(read(tensor(R"("shape":[1],"data_offsets":[0,1])"), 1), "lacks \"dtype\""));
     CHECK(refused(read(tensor(R"("dtype":"U8","data_offsets":[0,1])"), 1), "lacks \"shape\""));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":[1])"), 1), "lacks \"data_offsets\""));
-    CHECK(refused(read(tensor(R"("dtype":"U9","shape":[1],"data_offsets":[0,1])"), 1), "unknown dtype"));
+    CHECK(refused(read(tensor(R"("dtype":"U9","shape":[1],"data_offsets":[0,1])"), 1),
+                  "an unknown type: save the weights as a type that is known"));
     CHECK(refused(read(tensor(R"("dtype":8,"shape":[1],"data_offsets":[0,1])"), 1), "wrong kind"));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":1,"data_offsets":[0,1])"), 1), "wrong kind"));
     CHECK(refused(read(tensor(R"("dtype":"U8","shape":[-1],"data_offsets":[0,1])"), 1), "wrong kind"));

@@ -233,6 +233,23 @@ TEST_CASE("failures: nothing is taken for what was not allocated") {
     }
 }
 
+TEST_CASE("more than the pool may ever hold is refused with the bytes that were asked for and the limit") {
+    support::SimulatedHarness harness;
+    auto& device = harness.device();
+    {
+        BudgetBroker broker{{.total_bytes = 8 * granule}};
+        auto resource = make(device, broker, 2 * granule);
+        const auto huge = resource.try_allocate(std::uint64_t{1} << 40U);
+        REQUIRE_FALSE(huge);
+        CHECK(huge.error().kind() == ErrorKind::budget);
+        CHECK(huge.error().message().find("\"cache\" asks for 1,099,511,627,776 bytes (1 TiB) at once, and its pool "
+                                          "holds 131,072 bytes (128 KiB) at most") != std::string::npos);
+        CHECK(huge.error().detail<residency::BudgetNumbers>()->asked_bytes == std::uint64_t{1} << 40U);
+        CHECK(resource.held_bytes() == 0);
+        CHECK(broker.statistics().granted_bytes == 0);
+    }
+}
+
 TEST_SUITE_END();
 
 }  // namespace memory_resource_test

@@ -180,7 +180,8 @@ TEST_CASE("a weight of a step is live until a later one") {
     CHECK(refused([&](ScheduleBuilder& of) { of.live_until(b, 0); }) ==
           "live_until: \"b\" of step 1 cannot be live until step 0");
     CHECK(refused([&](ScheduleBuilder& of) { of.live_until(b, 2); }) ==
-          "live_until: \"b\" is live until step 2 of a schedule of 2 steps");
+          "live_until: \"b\" is live until step 2 of a schedule of 2 steps, which are counted from 0: name a step "
+          "before its end");
     CHECK(refused([&](ScheduleBuilder& of) { of.live_until(WeightId{9}, 2); }) ==
           "live_until: the catalog of 4 weights has no weight 9");
     CHECK(*builder.try_build() == *schedule);

@@ -394,6 +394,10 @@ TEST_CASE("packing: what cannot be packed stays raw, and a call that fails leave
     REQUIRE(packed.kept_raw.size() == 2);
     CHECK(packed.kept_raw[0].why == "its raw bytes are neither in host memory nor in a file");
     CHECK(packed.kept_raw[1].why == "it does not get smaller");
+    const auto again = must(residency::packed::try_pack(device, rows.model.packed.catalog));
+    CHECK(again.packed_bytes == 0);
+    REQUIRE(!again.kept_raw.empty());
+    CHECK(again.kept_raw[0].why == "it is packed already");
     const residency::SimulatedUnpacker unpacker;
     const auto made = Weights::try_create(device, packed.catalog,
                                           options(unpacker, 1 << 20, schedule_of(packed.catalog, {{0}, {1}, {2}})));

@@ -700,4 +700,23 @@ TEST_CASE("PackedExperts: random programs with failures lose nothing, leave noth
 
 TEST_CASE("a stream-ordered pool of packed storages: random programs with failures") { run_programs<Cached>(); }
 
+TEST_CASE("packed online: no leases at once are refused; leases that raise the floor are named") {
+    Device device{device_config()};
+    const Model model{device, std::vector<Spec>(12, {6'000})};
+    const residency::SimulatedUnpacker unpacker;
+    auto made = online<Experts>(unpacker, Budget::bytes(100'000));
+    made.policies.leases_at_once = 0;
+    const auto none = Experts::try_create(device, model.packed.catalog, made);
+    REQUIRE(!none);
+    CHECK(none.error().kind() == ErrorKind::invalid_argument);
+    CHECK(says(none.error(), "policies.leases_at_once is 0"));
+    made.policies.leases_at_once = 100;
+    const auto many = Experts::try_create(device, model.packed.catalog, made);
+    REQUIRE(!many);
+    CAPTURE(many.error().message());
+    CHECK(many.error().kind() == ErrorKind::budget);
+    CHECK(says(many.error(), "with room for 100 leases together (policies.leases_at_once)"));
+    CHECK(says(many.error(), "the 12 largest storages"));
+}
+
 }  // namespace online_test

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <random>
 #include <span>
@@ -364,6 +365,35 @@ TEST_CASE("what cannot be is refused, and says what to do") {
     must(weights.try_drain());
     expect_no_reports(device);
     must(device.destroy_stream(stream));
+}
+
+TEST_CASE("a rate of unpacking that no machine has, and no leases at once, are refused by their names") {
+    Device device{device_config()};
+    const Layers layers = Layers::with_wide_one(device);
+    const residency::SimulatedUnpacker unpacker;
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const auto refused = [&](const residency::packed::UnpackRate& rate, const char* name, const char* range) {
+        auto with = options(unpacker, layers.model.raw_bytes(), layers.schedule());
+        with.policies.unpack_rate = rate;
+        const auto made = Weights::try_create(device, layers.model.packed.catalog, std::move(with));
+        REQUIRE(!made);
+        CAPTURE(made.error().message());
+        CHECK(made.error().kind() == ErrorKind::invalid_argument);
+        CHECK(says(made.error(), name));
+        CHECK(says(made.error(), range));
+    };
+    for (const double rate : {-1.0, 0.0, nan, 1300.0}) {
+        refused({rate, 3e-6}, "policies.unpack_rate.bytes_per_second is ", "1e6 to 1e15 bytes per second");
+    }
+    for (const double latency : {-1.0, nan}) {
+        refused({1.3e12, latency}, "policies.unpack_rate.launch_seconds is ", "0 to 1 seconds");
+    }
+    auto none = options(unpacker, layers.model.raw_bytes(), layers.schedule());
+    none.policies.leases_at_once = 0;
+    const auto made = Weights::try_create(device, layers.model.packed.catalog, std::move(none));
+    REQUIRE(!made);
+    CHECK(made.error().kind() == ErrorKind::invalid_argument);
+    CHECK(says(made.error(), "policies.leases_at_once is 0"));
 }
 
 }  // namespace packed_test

@@ -54,7 +54,7 @@ struct Layers {
         }
         budget = residency::Budget::bytes(bytes / 2);
     }
-    [[nodiscard]] Weights make(Device& device, bool with_schedule, bool learn = true) const {
+    [[nodiscard]] Weights make(Device& device, bool with_schedule, bool learn = true, bool strict = false) const {
         Schedule schedule;
         if (with_schedule) {
             residency::ScheduleBuilder builder{catalog};
@@ -64,6 +64,7 @@ struct Layers {
         auto chosen = options(0, std::move(schedule));
         chosen.budget = budget;
         chosen.learn = learn;
+        chosen.strict = strict;
         return must(Weights::try_create(device, catalog, std::move(chosen)));
     }
 
@@ -360,6 +361,27 @@ TEST_CASE("a composition without a plan learns nothing, and says so") {
     CHECK(report.state == LearningState::off);
     CHECK(report.reason == LearningReason::makes_no_plan);
     must(weights.try_drain());
+}
+
+TEST_CASE("strict: where no schedule was given, a divergence says whose order it is, and to give one") {
+    CheckedDevice device;
+    const Stream stream = must(device.create_stream());
+    const Layers model{device, 11};
+    const auto message = [&](bool with_schedule) {
+        auto weights = model.make(device, with_schedule, true, true);
+        auto pass = must(weights.try_begin(stream));
+        auto refused = pass.try_acquire(std::span<const WeightId>{model.order[5]});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == residency::ErrorKind::divergence);
+        CHECK(refused.error().detail<residency::Divergence>() != nullptr);
+        must(pass.try_end());
+        return refused.error().message();
+    };
+    CHECK(message(true).ends_with("acquire in the order of the schedule, or leave Options::strict out"));
+    CHECK(
+        message(false).ends_with("no schedule was given, and this order is guessed from the names of the weights: give "
+                                 "Options::schedule"));
+    must(device.destroy_stream(stream));
 }
 
 TEST_SUITE_END();

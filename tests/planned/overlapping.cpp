@@ -315,6 +315,33 @@ TEST_CASE("C6: what is pinned or written to does not give way") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("no leases at once are refused; leases and storages at once that raise the floor are named as they count") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, 2 * chunk);
+    const auto refused = [&](std::uint32_t leases, std::uint32_t storages, const Schedule& schedule, ErrorKind kind) {
+        auto chosen = options(8 * chunk, schedule);
+        chosen.policies.leases_at_once = leases;
+        chosen.policies.storages_at_once = storages;
+        const auto made = Weights::try_create(device, model.catalog, std::move(chosen));
+        REQUIRE_FALSE(made);
+        CHECK(made.error().kind() == kind);
+        return made.error().message();
+    };
+    CHECK(refused(0, 0, in_order(model), ErrorKind::invalid_argument).starts_with("policies.leases_at_once is 0"));
+    constexpr const char* leases = "with room for 100 leases together (policies.leases_at_once)";
+    CHECK(refused(100, 0, in_order(model), ErrorKind::budget).find(leases) != std::string::npos);
+    CHECK(refused(100, 0, {}, ErrorKind::budget).find(leases) != std::string::npos);
+    const std::string storages = refused(1, 100, in_order(model), ErrorKind::budget);
+    CHECK(storages.find("the 8 largest storages (policies.storages_at_once)") != std::string::npos);
+    CHECK(storages.find("leases_at_once") == std::string::npos);
+    // The same where another schedule raises the floor.
+    auto weights = make_overlapping(device, model, 8 * chunk, in_order(model), 2);
+    const auto changed = weights.try_set_schedule(schedule_of(model, {{0, 1, 2}, {3, 4, 5}}));
+    REQUIRE_FALSE(changed);
+    CHECK(changed.error().message().find("with room for 2 leases together (policies.leases_at_once)") !=
+          std::string::npos);
+}
+
 TEST_SUITE_END();
 
 }  // namespace overlapping_test

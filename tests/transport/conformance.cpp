@@ -56,7 +56,7 @@ TEST_CASE("Staged keeps the contract of transports, from every kind of source, t
     conformance::check_transport_policy<Staged>(device, suite, [&random, &is_spoilt] {
         Staged::Config config;
         config.slot_bytes = std::uint64_t{4096} << random() % 4;
-        config.ring_bytes = config.slot_bytes * (random() % 12);
+        config.ring_bytes = config.slot_bytes * (1 + random() % 11);
         config.threads = 1 + random() % 4;
         config.file_access =
             random() % 2 == 0 ? residency::host::FileAccess::direct : residency::host::FileAccess::cached;

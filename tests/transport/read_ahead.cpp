@@ -186,7 +186,7 @@ TEST_CASE("read-ahead: what is announced may be left out, and others come betwee
             const Target place{device};
             Staged::Config config;
             config.slot_bytes = std::uint64_t{4096} << random() % 4;
-            config.ring_bytes = config.slot_bytes * (random() % 12);
+            config.ring_bytes = config.slot_bytes * (1 + random() % 11);
             config.threads = 1 + random() % 4;
             config.file_access = random() % 2 == 0 ? host::FileAccess::direct : host::FileAccess::cached;
             Staged staged{config};

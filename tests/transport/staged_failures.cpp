@@ -234,4 +234,17 @@ TEST_CASE("staged: what could not be read is said once, and brought again before
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("a ring or slots of no bytes are refused by their names") {
+    streaming::CheckedDevice device;
+    for (const bool no_slots : {false, true}) {
+        Staged::Config config;
+        (no_slots ? config.slot_bytes : config.ring_bytes) = 0;
+        Staged staged{config};
+        const Status refused = staged.open(device, Catalog{});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::invalid_argument);
+        CHECK(refused.error().message().find(no_slots ? "slot_bytes is 0" : "ring_bytes is 0") != std::string::npos);
+    }
+}
+
 }  // namespace staged_failures_test

@@ -71,12 +71,15 @@ std::string plan_packed(const packed::UnpackProblem& problem) {
     return text_of(problem, *choice, *made, *floor);
 }
 
+/// The name of a file in an error.
+std::string shown(const std::string& file) { return file == "-" ? "standard input" : file; }
+
 /// The problem that a file holds. What is wrong in it is told with its name.
 packed::UnpackProblem problem_in(const std::string& file, bool has_budget) {
     const std::string text = read_text(file);
     try {
         return read_problem(text, has_budget);
-    } catch (const Refused& wrong) { throw Refused{(file == "-" ? "standard input" : file) + ": " + wrong.what()}; }
+    } catch (const Refused& wrong) { throw Refused{shown(file) + ": " + wrong.what()}; }
 }
 
 int refuse(const std::string& what) {
@@ -118,7 +121,7 @@ int main(int count, char** arguments) {
             return examples::finish_output("residency-plan", 0) == 0 ? 0 : 2;
         }
         const residency::Result<plan::Plan> made = plan::make_plan(problem);
-        if (!made) { throw Refused{made.error().message()}; }
+        if (!made) { throw Refused{shown(file) + ": " + made.error().message()}; }
         if (said->count() != 0 && made->calls().empty() && made->budget_bytes() > made->held_bytes()) {
             std::cerr << "residency-plan: of the budget of " << made->budget_bytes() << " bytes " << made->held_bytes()
                       << " are used: everything is resident, nothing is streamed\n";

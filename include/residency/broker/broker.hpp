@@ -86,7 +86,7 @@ public:
         std::int32_t priority = 0;               ///< the higher one is served first
         std::uint64_t floor_bytes = 0;           ///< granted at least, used or not
         std::uint64_t headroom_bytes = 0;        ///< wanted beyond what is used: to be taken within a pass
-        std::uint64_t limit_bytes = UINT64_MAX;  ///< used at most
+        std::uint64_t limit_bytes = UINT64_MAX;  ///< used at most; at least floor_bytes
     };
 
     /// Has the total of `config`.
@@ -128,7 +128,8 @@ public:
         if (!id) { return id.error(); }
         return broker::ModelClient{ledger_, *id};
     }
-    /// Adds memory that a program allocates by itself; error budget: the floors together exceed the total.
+    /// Adds memory that a program allocates by itself; errors: invalid_argument where its limit is below its floor;
+    /// budget where the floors together exceed the total.
     [[nodiscard]] Result<broker::MemoryClient> try_add_memory(MemoryOptions options) {
         auto id = ledger().open(std::move(options.name), broker::ClientKind::memory,
                                 {options.priority, options.floor_bytes, options.floor_bytes}, options.headroom_bytes,

@@ -49,10 +49,12 @@ struct BudgetContext {
     std::uint32_t floor_storages =
         0;  ///< where neither does: the number of storages that do, the largest; 0: not known
     std::uint64_t floor_step_bytes =
-        0;                          ///< streamed bytes of what sets the floor, before the pool rounds; 0: not known
-    bool has_packed_bytes = false;  ///< the floor holds packed bytes too, beside those that are unpacked from them
-    std::string pool_advice;        ///< what makes the pool waste memory, and what to do; may be empty
+        0;                             ///< streamed bytes of what sets the floor, before the pool rounds; 0: not known
+    bool has_packed_bytes = false;     ///< the floor holds packed bytes too, beside those that are unpacked from them
+    std::string pool_advice;           ///< what makes the pool waste memory, and what to do; may be empty
+    std::uint32_t leases_at_once = 1;  ///< policies.leases_at_once, for which the floor has room
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
+    std::uint64_t device_bytes = UINT64_MAX;         ///< of the whole device; UINT64_MAX: not known
     std::uint64_t reserve_bytes = 0;                 ///< left free by an automatic budget
     std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down to multiples of it, the floor and the total up
 };
@@ -197,6 +199,13 @@ private:
     std::uint32_t millionths_ = 0;  // of a per cent, beside amount_
     std::uint64_t amount_ = 0;
 };
+
+namespace detail {
+/// What to do about a floor above all of a device's memory, as the end of a message.
+[[nodiscard]] RESIDENCY_INLINE std::string device_too_small(std::uint64_t device_bytes);
+/// That a floor has room for leases that are open together, as the end of a message. Empty: one at a time.
+[[nodiscard]] RESIDENCY_INLINE std::string leases_in_words(std::uint32_t leases_at_once);
+}  // namespace detail
 
 /// The budgets that may be stated, in the order of precedence.
 struct BudgetSources {

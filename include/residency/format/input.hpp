@@ -122,6 +122,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 
 /// What the error of a file says that ends before its time.
 inline constexpr const char* cut_off = "the file is cut off: download it again";
+/// What an error says of a type that no reader knows.
+inline constexpr const char* unknown_type =
+    "an unknown type: save the weights as a type that is known, such as F32, F16, BF16 or I8";
+/// What an error says of a file that cannot be written from its beginning.
+inline constexpr const char* cannot_create =
+    "cannot be created: name a file in a folder that is there and may be written";
 /// What a message expects of a file that should have that many bytes or more. Nothing: more than 64 bits can count.
 [[nodiscard]] inline std::string at_least(std::optional<std::uint64_t> bytes) {
     return bytes ? "at least " + residency::detail::in_bytes(*bytes) : std::string{"an end within 64 bits"};

@@ -124,7 +124,7 @@ public:
                          FileLocation{path, 0, {}, {}}};
         }
         const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        if (fd < 0) { return failed(path, 0, "cannot be created"); }
+        if (fd < 0) { return failed(path, 0, detail::cannot_create); }
         SafetensorsWriter writer{fd, path, bytes};
         if (Status written = writer.write(std::as_bytes(std::span{*header})); !written) { return written.error(); }
         return writer;
@@ -213,8 +213,8 @@ private:
     [[nodiscard]] static Error failed(const std::string& path, std::uint64_t offset, const std::string& what) {
         const int code = errno;
         return {ErrorKind::io,
-                detail::shown(path) + ": byte " + std::to_string(offset) + ": " + what + ": " +
-                    std::generic_category().message(code),
+                detail::shown(path) + ": " + (offset == 0 ? "" : "byte " + std::to_string(offset) + ": ") + what +
+                    ": " + std::generic_category().message(code),
                 FileLocation{path, offset, {}, {}}};
     }
     /// The length and the padded header. `data_bytes` is set to the bytes of all tensors.

@@ -64,9 +64,10 @@ public:
         const std::uint64_t limit = (std::min)({memory->total_bytes, shared->client.account().limit_bytes,
                                                 config.limit_bytes == 0 ? UINT64_MAX : config.limit_bytes});
         if (limit < granule) {
-            return Error{ErrorKind::invalid_argument, "a pool of " + residency::detail::in_bytes(limit) +
-                                                          ": the device gives pools of multiples of " +
-                                                          residency::detail::in_bytes(granule)};
+            return Error{ErrorKind::invalid_argument,
+                         "limit_bytes of the pool, of its client or the device's memory: " +
+                             residency::detail::in_bytes(limit) + ", and the device gives pools of multiples of " +
+                             residency::detail::in_bytes(granule) + ": raise the limit"};
         }
         shared->cap_bytes = limit / granule * granule;
         auto pool = device.create_pool(shared->cap_bytes);
@@ -230,6 +231,7 @@ private:
         [[nodiscard]] Result<void*> allocate(std::uint64_t bytes, Stream on) {
             // Only the allocation itself shows whether the pool has room inside. So the growth is taken before, and given back if
             // the pool did not grow.
+            if (bytes > cap_bytes) { return never_fits(bytes); }
             auto taken = take(bytes);
             if (!taken) {
                 if (auto trimmed = trim(); !trimmed) { return trimmed.error(); }
@@ -266,6 +268,15 @@ private:
             if (*held > taken_bytes) { fits = client.charge(*held - taken_bytes); }
             taken_bytes = *held;
             return fits;
+        }
+        [[nodiscard]] RESIDENCY_DETAIL_COLD Error never_fits(std::uint64_t bytes) const {
+            const broker::Account account = client.account();
+            return {ErrorKind::budget,
+                    "\"" + account.name + "\" asks for " + residency::detail::in_bytes(bytes) +
+                        " at once, and its pool holds " + residency::detail::in_bytes(cap_bytes) +
+                        " at most, the least of Config::limit_bytes, its client's limit_bytes and the device's "
+                        "memory: ask for less, or raise the limit that is in the way",
+                    BudgetNumbers{bytes, cap_bytes, taken_bytes, account.floor_bytes, UINT32_MAX}};
         }
         /// Deallocates what brought the pool above the total. Blocks.
         [[nodiscard]] Error take_back(void* at, std::uint64_t bytes, Stream on) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -19,6 +20,9 @@ struct UnpackRate {
     double bytes_per_second = 1.3e12;  ///< of raw bytes
     double launch_seconds = 3e-6;      ///< in addition
 };
+
+/// Checks the rate that a person gives as `name`, as plan::check_given() does a link.
+[[nodiscard]] RESIDENCY_INLINE Status check_given(const UnpackRate& rate, const std::string& name);
 
 /// What unpacking asks of a model, as plain data. Storages have the numbers of the problem.
 struct UnpackProblem {

@@ -97,6 +97,10 @@ struct Packed {
     if (storage.is_mutable) { return raw("kernels write it"); }
     if (storage.placement == Placement::host) { return raw("kernels read it from host memory"); }
     if (weights.empty()) { return raw("no weight lies in it"); }
+    if (std::holds_alternative<PackedHostSource>(storage.source) ||
+        std::holds_alternative<PackedSource>(storage.source)) {
+        return raw("it is packed already");
+    }
     if (!std::holds_alternative<HostSource>(storage.source) && !std::holds_alternative<FileSource>(storage.source)) {
         return raw("its raw bytes are neither in host memory nor in a file");
     }

@@ -265,6 +265,10 @@ packed::UnpackProblem PackedDecider<D>::unpack_problem(const D& device) const {
 template <VirtualMemoryDevice D>
 Status PackedDecider<D>::prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Requirements& requirements) {
+    if (config_.unpack_rate && context_.device == nullptr) {  // not opened yet: it is the caller's
+        auto plausible = packed::check_given(*config_.unpack_rate, "policies.unpack_rate");
+        if (!plausible) { return plausible; }
+    }
     if (auto stored = this->store(catalog, config_.unpacker, packed::StoredIn::image); !stored) {
         return stored.error();
     }

@@ -60,7 +60,7 @@ public:
     explicit OnlineDecider(Config config)
         : unpacker_{config.unpacker},
           storages_at_once_{config.storages_at_once},
-          leases_at_once_{(std::max)(config.leases_at_once, 1U)} {
+          leases_at_once_{config.leases_at_once} {
         inner_ = std::make_unique<Inner>(typename Inner::Config{
             std::move(config.evictor), std::move(config.prefetcher), std::move(config.pool),
             config.leases_at_once > 1 ? (std::max)(config.storages_at_once, 1U) * config.leases_at_once
@@ -168,6 +168,7 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare(c
                                                                                const Catalog& catalog,
                                                                                const Schedule& schedule,
                                                                                const pool::Requirements&) {
+    if (leases_at_once_ == 0) { return no_leases_at_once(); }
     const auto is_new = this->store(catalog, unpacker_, packed::StoredIn::pool);
     if (!is_new) { return is_new.error(); }
     if (*is_new) { requirements_ = requirements_of(stored_.catalog, sizes_); }
@@ -177,6 +178,7 @@ Status OnlineDecider<Evictor, Prefetcher, pool::PackedStorages<Pool>>::prepare(c
     }
     layout_ = lay_out(device, schedule);
     limits_ = inner_->limits();
+    limits_.leases_at_once = leases_at_once_;
     limits_.floor_bytes += layout_.bytes;
     limits_.resident_from_bytes += layout_.bytes;
     limits_.ceiling_bytes += layout_.bytes;

@@ -69,10 +69,16 @@ struct Problem {
     }
 };
 
+namespace detail {
+/// Error: `value`, which a person gives as `name`, is none of `least` … `most`. `range`: these in words, with the unit and an example.
+[[nodiscard]] RESIDENCY_INLINE Status check_plausible(const std::string& name, const double& value, double least,
+                                                      double most, const char* range);
+}  // namespace detail
+
 /// Checks the link that a person gives as `name`: numbers that no machine has are of another unit. A problem may have any link.
 [[nodiscard]] RESIDENCY_INLINE Status check_given(const Link& link, const std::string& name);
 /// Checks the rate of device memory that a person gives as `name`, like the link.
-[[nodiscard]] RESIDENCY_INLINE Status check_given_memory_rate(double bytes_per_second, const std::string& name);
+[[nodiscard]] RESIDENCY_INLINE Status check_given_memory_rate(const double& bytes_per_second, const std::string& name);
 
 /// Checks that a problem is well formed. The error names what is not.
 RESIDENCY_INLINE Status validate(const Problem& problem);

@@ -392,7 +392,10 @@ BudgetContext RoutedExperts<D, P>::State::context(BudgetKind kind) const {
     context.floor_bytes = memory_bytes + pool::round_up(least * tables.slot_bytes, chunk);
     context.reserve_bytes = options.reserve_bytes;
     if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
-        if (const auto memory_now = device->memory()) { context.free_device_bytes = memory_now->free_bytes; }
+        if (const auto memory_now = device->memory()) {
+            context.free_device_bytes = memory_now->free_bytes;
+            context.device_bytes = memory_now->total_bytes;
+        }
     }
     return context;
 }

@@ -124,7 +124,8 @@ public:
     };
 
     SimulatedDevice();
-    /// Precondition: granularities are powers of two, and chunk_granularity is a multiple of the page.
+    /// Preconditions: granularities are powers of two, and chunk_granularity is a multiple of the page; rates are finite and above 0,
+    /// latencies and costs not negative, and the jitter is finite and 1 or more.
     explicit SimulatedDevice(Config config);
     SimulatedDevice(const SimulatedDevice&) = delete;
     SimulatedDevice& operator=(const SimulatedDevice&) = delete;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -46,8 +47,8 @@ public:
     /// Reads as `config` says.
     explicit Staged(Config config) noexcept : config_{std::move(config)} {}
 
-    /// Opens the files, takes the ring and starts the threads. May block. Errors: io and mismatch for files; mismatch: what is
-    /// loading is another catalog; unsupported: a storage has no source; out_of_memory: for the ring.
+    /// Opens the files, takes the ring and starts the threads. May block. Errors: invalid_argument: no ring or no slots; io and
+    /// mismatch for files; mismatch: what is loading is another catalog; unsupported: a storage has no source; out_of_memory: for the ring.
     [[nodiscard]] Status open(D& device, const Catalog& catalog);
     /// Does not block.
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
@@ -204,6 +205,13 @@ Status Staged<D>::open(D& device, const Catalog& catalog) {
 
 template <FlagDevice D>
 Status Staged<D>::Core::open(const Catalog& catalog, const Config& config) {
+    if (config.slot_bytes == 0 || config.ring_bytes == 0) {
+        return Error{
+            ErrorKind::invalid_argument,
+            std::string{"transport.ring_bytes and transport.slot_bytes of transport::Staged are above 0, and "} +
+                (config.slot_bytes == 0 ? "slot_bytes" : "ring_bytes") +
+                " is 0: give bytes, such as the usual 128 MiB and 4 MiB"};
+    }
     constexpr std::uint64_t page = ReadCoalescer::page_bytes;
     const std::uint64_t slot_bytes = std::max<std::uint64_t>(config.slot_bytes / page * page, page);
     if (Status found = sources_.open(catalog, config); !found) { return found; }

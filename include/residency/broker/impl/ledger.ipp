@@ -21,6 +21,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
 RESIDENCY_INLINE Result<Ledger::Id> Ledger::open(std::string name, ClientKind kind, Claim claim,
                                                  std::uint64_t headroom_bytes, std::uint64_t limit_bytes) {
+    if (limit_bytes < claim.floor_bytes) {
+        return Error{ErrorKind::invalid_argument,
+                     "\"" + name + "\" cannot join: its limit_bytes, " + residency::detail::in_bytes(limit_bytes) +
+                         ", are below its floor_bytes, " + residency::detail::in_bytes(claim.floor_bytes) +
+                         ", which it is granted in any case: raise the limit, or lower the floor"};
+    }
     const std::lock_guard lock{mutex_};
     if (auto fits = check_floors(claim.floor_bytes, none); !fits) {
         return fits.error().in("\"" + name + "\" cannot join");
@@ -41,7 +47,7 @@ RESIDENCY_INLINE Result<Ledger::Id> Ledger::open(std::string name, ClientKind ki
     client.account.floor_bytes = claim.floor_bytes;
     client.account.wanted_bytes = (std::max)(claim.wanted_bytes, claim.floor_bytes);
     client.headroom_bytes = headroom_bytes;
-    client.account.limit_bytes = (std::max)(limit_bytes, claim.floor_bytes);
+    client.account.limit_bytes = limit_bytes;
     clients_[id] = std::move(client);
     rebalance();
     return static_cast<Id>(id);
@@ -143,7 +149,8 @@ RESIDENCY_INLINE Status Ledger::take(Id id, std::uint64_t bytes) {
         return Error{ErrorKind::budget,
                      "\"" + client.account.name + "\" asks for " + residency::detail::in_bytes(bytes) + " and holds " +
                          residency::detail::in_bytes(client.account.used_bytes) + ": its limit is " +
-                         residency::detail::in_bytes(client.account.limit_bytes),
+                         residency::detail::in_bytes(client.account.limit_bytes) +
+                         ": raise MemoryOptions::limit_bytes, or ask for less",
                      BudgetNumbers{bytes, client.account.limit_bytes, client.account.used_bytes,
                                    client.account.floor_bytes, UINT32_MAX}};
     }

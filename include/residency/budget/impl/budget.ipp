@@ -145,6 +145,18 @@ inline void round_budget_sizes(ResolvedBudget& resolved, const BudgetContext& co
     return budget.amount();
 }
 
+RESIDENCY_INLINE std::string device_too_small(std::uint64_t device_bytes) {
+    return ": the device is too small, it has " + in_bytes(device_bytes) +
+           " in all; steps that read less at once, fewer residents, or a lower policies.leases_at_once or "
+           "policies.storages_at_once need less";
+}
+
+RESIDENCY_INLINE std::string leases_in_words(std::uint32_t leases_at_once) {
+    return leases_at_once <= 1
+               ? ""
+               : ", with room for " + std::to_string(leases_at_once) + " leases together (policies.leases_at_once)";
+}
+
 /// What sets the floor, and what it needs at once.
 [[nodiscard]] inline std::string what_sets_floor(const BudgetContext& context) {
     std::string text;
@@ -166,7 +178,8 @@ inline void round_budget_sizes(ResolvedBudget& resolved, const BudgetContext& co
         text += ", " + in_bytes(step_bytes) + (context.has_packed_bytes ? " with its packed bytes and" : "") +
                 " as the pool rounds,";
     }
-    return text + " beside " + in_bytes(context.resident_bytes) + " of residents";
+    return text + " beside " + in_bytes(context.resident_bytes) + " of residents" +
+           leases_in_words(context.leases_at_once);
 }
 
 /// The error of a budget below the floor. `resolved.text` says so far who asked for what.
@@ -199,8 +212,10 @@ inline void round_budget_sizes(ResolvedBudget& resolved, const BudgetContext& co
         resolved.text += " is raised to the smallest that works, " + in_bytes(resolved.bytes);
         if (context.free_device_bytes && resolved.bytes > *context.free_device_bytes) {
             return Error{ErrorKind::budget,
-                         resolved.text + ", and the device has " + in_bytes(*context.free_device_bytes) +
-                             " free: others hold the rest, and have to give memory back first",
+                         resolved.text + ", and the device has " + in_bytes(*context.free_device_bytes) + " free" +
+                             (resolved.bytes > context.device_bytes
+                                  ? device_too_small(context.device_bytes)
+                                  : ": others hold the rest, and have to give memory back first"),
                          BudgetNumbers{resolved.asked_bytes, resolved.bytes, context.resident_bytes,
                                        resolved.floor_bytes, context.floor_step, *context.free_device_bytes}};
         }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -92,8 +93,8 @@ private:
     [[nodiscard]] BudgetContext context(BudgetKind kind);
     /// The streamed bytes that the steps which set the floor read, before the pool rounds.
     [[nodiscard]] std::uint64_t floor_step_bytes(const BudgetLimits& limits) const;
-    /// The sum of the bytes of the largest streamed storages, `storages` of them.
-    [[nodiscard]] std::uint64_t largest_bytes(std::uint32_t storages) const;
+    /// How many storages stream, `storages` at most, and the bytes of so many of the largest.
+    [[nodiscard]] std::pair<std::uint32_t, std::uint64_t> largest(std::uint32_t storages) const;
     /// The step that sets the floor, of a schedule that the caller gave; otherwise UINT32_MAX, since the caller knows no steps.
     [[nodiscard]] std::uint32_t floor_step(const BudgetLimits& limits) const noexcept {
         return shared_->order.origin() == OrderOrigin::declared ? limits.floor_step : UINT32_MAX;
@@ -147,7 +148,9 @@ Error BudgetControl<D>::why_not_taken(const ResolvedBudget& budget, const Error&
     if (held > 0) { message += ", this Residency holds " + in_bytes(held); }
     message += ", and others hold " + in_bytes(memory->total_bytes - (std::min)(memory->total_bytes, free)) +
                "; the smallest budget that works is " + in_bytes(floor_bytes_) +
-               (floor_bytes_ <= free ? ": give less" : ": others have to give memory back first");
+               (floor_bytes_ <= free                 ? ": give less"
+                : floor_bytes_ > memory->total_bytes ? residency::detail::device_too_small(memory->total_bytes)
+                                                     : ": others have to give memory back first");
     return {ErrorKind::budget, std::move(message),
             BudgetNumbers{budget.asked_bytes, budget.bytes, resident_bytes_, floor_bytes_,
                           floor_step(shared_->decider->limits()), free}};
@@ -190,10 +193,11 @@ Status BudgetControl<D>::raise_floor() {
                        residency::detail::in_bytes(floor_step_bytes(limits)) + " at once, " +
                        (shared_->decider->unpacks() ? "beside its packed bytes and " : "") + "before the pool rounds";
         } else if (limits.floor_storages > 1) {
-            message += ": the " + std::to_string(limits.floor_storages) +
-                       " largest storages (policies.storages_at_once) have " +
-                       residency::detail::in_bytes(largest_bytes(limits.floor_storages)) + ", before the pool rounds";
+            const auto [storages, bytes] = largest(limits.floor_storages);
+            message += ": the " + std::to_string(storages) + " largest storages (policies.storages_at_once) have " +
+                       residency::detail::in_bytes(bytes) + ", before the pool rounds";
         }
+        message += residency::detail::leases_in_words(limits.leases_at_once);
         if (const std::string advice = pool_advice(limits); !advice.empty()) { message += "; " + advice; }
         return Error{ErrorKind::budget, message + "; raise the budget first",
                      BudgetNumbers{floor, budget_.bytes, resident_bytes_, floor, floor_step(limits)}};
@@ -221,16 +225,16 @@ std::uint64_t BudgetControl<D>::floor_step_bytes(const BudgetLimits& limits) con
 }
 
 template <Device D>
-std::uint64_t BudgetControl<D>::largest_bytes(std::uint32_t storages) const {
+std::pair<std::uint32_t, std::uint64_t> BudgetControl<D>::largest(std::uint32_t storages) const {
     std::vector<std::uint64_t> sizes;
     for (const Storage& storage : shared_->catalog.storages()) {
-        if (storage.placement == Placement::streamed) { sizes.push_back(storage.bytes); }
+        if (storage.placement == Placement::streamed && storage.bytes > 0) { sizes.push_back(storage.bytes); }
     }
     residency::detail::sort(sizes, std::greater<>{});
     sizes.resize((std::min<std::size_t>)(sizes.size(), storages));
     std::uint64_t sum = 0;
     for (const std::uint64_t bytes : sizes) { sum += bytes; }
-    return sum;
+    return {static_cast<std::uint32_t>(sizes.size()), sum};
 }
 
 template <Device D>
@@ -280,8 +284,7 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
         result.floor_step_name = schedule[limits.floor_step].name;
         result.floor_step_bytes = floor_step_bytes(limits);
     } else if (limits.floor_storages > 1) {
-        result.floor_storages = limits.floor_storages;
-        result.floor_step_bytes = largest_bytes(limits.floor_storages);
+        std::tie(result.floor_storages, result.floor_step_bytes) = largest(limits.floor_storages);
     } else if (const StorageId largest = largest_storage(limits); largest != no_storage) {
         const auto weights = shared_->catalog.weights_of(largest);
         if (!weights.empty() && limits.floor_steps == 1) {
@@ -291,8 +294,12 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
             limits.floor_step < schedule.size() ? floor_step_bytes(limits) : shared_->catalog.storage(largest).bytes;
     }
     if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
-        if (const auto memory = shared_->device->memory()) { result.free_device_bytes = memory->free_bytes; }
+        if (const auto memory = shared_->device->memory()) {
+            result.free_device_bytes = memory->free_bytes;
+            result.device_bytes = memory->total_bytes;
+        }
     }
+    result.leases_at_once = limits.leases_at_once;
     result.has_packed_bytes = shared_->decider->unpacks();
     result.pool_advice = pool_advice(limits);
     result.reserve_bytes = reserve_bytes_;

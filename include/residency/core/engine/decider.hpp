@@ -96,12 +96,20 @@ struct BudgetLimits {
     std::uint64_t floor_bytes = 0;
     std::uint32_t floor_step = UINT32_MAX;  ///< the step that sets the floor; UINT32_MAX: none
     std::uint32_t floor_steps = 1;          ///< the steps, from that one on, whose weights are there together
+    std::uint32_t leases_at_once = 1;       ///< policies.leases_at_once, for which the floor has room
     std::uint32_t floor_storages = 0;       ///< where no step sets the floor, this number of the largest storages does
     std::uint64_t resident_from_bytes = 0;  ///< nothing streams from here on
     std::uint64_t ceiling_bytes = 0;        ///< everything fits from here on, what no step reads with it
     std::uint64_t wasteful_slot_bytes =
         0;  ///< of equal slots that storages leave empty by half or more; 0: there are none
 };
+
+/// The error of policies.leases_at_once = 0.
+[[nodiscard]] inline Error no_leases_at_once() {
+    return {ErrorKind::invalid_argument,
+            "policies.leases_at_once is 0: give the number of leases that are open together, 1 or more (1: each ends "
+            "before the next one begins)"};
+}
 
 /// The device memory of a decider, in bytes.
 struct MemoryUse {

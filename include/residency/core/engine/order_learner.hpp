@@ -34,6 +34,8 @@ public:
         is_recording_ = learns_ = false;
     }
     [[nodiscard]] OrderOrigin origin() const noexcept { return origin_; }
+    /// The error of an acquisition; of a divergence from an order that the caller did not give, it says so.
+    [[nodiscard]] RESIDENCY_INLINE RESIDENCY_DETAIL_COLD Error explain(const Error& error) const;
     /// Whether the next pass is to be recorded.
     [[nodiscard]] bool is_recording() const noexcept { return is_recording_; }
 

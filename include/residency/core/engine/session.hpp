@@ -516,7 +516,7 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
     }
     ScheduleCursor::Found found;
     AccessPoint& access = leases_.next_access();
-    if (auto known = shared_.cursor.find(step, access, found); !known) { return known.error(); }
+    if (auto known = shared_.cursor.find(step, access, found); !known) { return shared_.order.explain(known.error()); }
     access.is_scheduled = access.is_whole = access.names_steps = true;
     const Schedule::Step& declared = schedule()[step];
     auto lease = hold(declared.storages, false, found, stream);
@@ -533,7 +533,7 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
     }
     ScheduleCursor::Found found;
     AccessPoint& access = leases_.next_access();
-    if (auto known = shared_.cursor.find(range, access, found); !known) { return known.error(); }
+    if (auto known = shared_.cursor.find(range, access, found); !known) { return shared_.order.explain(known.error()); }
     access.is_scheduled = access.is_whole = access.names_steps = true;
     wanted_.clear();
     ++acquisition_;
@@ -560,10 +560,14 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
         is_single ? std::span<const StorageId>{&weight_storage_[index(weights[0])], 1} : distinct_storages(weights);
     ScheduleCursor::Found found;
     AccessPoint& access = leases_.next_access();
-    if (auto known = shared_.cursor.find(wanted, access, found); !known) { return known.error(); }
+    if (auto known = shared_.cursor.find(wanted, access, found); !known) {
+        return shared_.order.explain(known.error());
+    }
     if (goes_beyond(access.step)) {
         if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
-        if (auto known = shared_.cursor.find(wanted, access, found); !known) { return known.error(); }
+        if (auto known = shared_.cursor.find(wanted, access, found); !known) {
+            return shared_.order.explain(known.error());
+        }
     }
     auto lease = hold(wanted, !is_single, found, stream);
     if (lease) { record_step(weights); }

@@ -44,7 +44,7 @@ public:
                 std::optional<double> memory_bytes_per_second, std::optional<plan::Plan> given,
                 std::uint32_t storages_at_once = 0)
         : options_{std::move(options)},
-          leases_at_once_{(std::max)(leases_at_once, 1U)},
+          leases_at_once_{leases_at_once},
           link_{link},
           has_own_link_{link.has_value()},
           memory_bytes_per_second_{memory_bytes_per_second},

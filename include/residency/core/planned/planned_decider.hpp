@@ -83,7 +83,7 @@ public:
         BudgetLimits limits;
         limits.floor_bytes = sizes.floor_bytes;
         limits.floor_step = sizes.step;
-        limits.floor_steps = plan_factory_.leases_at_once();
+        limits.floor_steps = limits.leases_at_once = plan_factory_.leases_at_once();
         limits.floor_storages = sizes.is_at_once ? (std::max)(plan_factory_.storages_at_once(), 1U) : 0;
         limits.resident_from_bytes = sizes.everything_bytes;
         limits.ceiling_bytes = sizes.everything_bytes + sizes.unread_bytes;

@@ -80,7 +80,7 @@ namespace detail {
         const auto type = find_torch_dtype(std::string_view{constant.dtype});
         const std::string what = "constant " + shown(constant.name) + ": ";
         if (!is_utf8(constant.name)) { return malformed(path, begin + offset, what + "its name is not UTF-8"); }
-        if (!type) { return malformed(path, begin + offset, what + "an unknown type", shown(constant.dtype)); }
+        if (!type) { return malformed(path, begin + offset, what + unknown_type, shown(constant.dtype)); }
         const auto from = residency::detail::checked_multiply(constant.offset_elements, type->type.block_bits() / 8);
         if (!from) { return malformed(path, begin + offset, what + "its offset does not fit in 64 bits"); }
         const auto storage = static_cast<std::uint32_t>(model.storages.size());
@@ -387,7 +387,7 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         weight.name = prefix + std::string{entry.key()};
         const auto number = meta->number("dtype");
         const auto dtype = number ? find_torch_dtype(*number) : std::nullopt;
-        if (!dtype) { return broken("an unknown type" + (number ? ": " + std::to_string(*number) : std::string{})); }
+        if (!dtype) { return broken(unknown_type + (number ? ": found " + std::to_string(*number) : std::string{})); }
         const auto sizes = meta->find("sizes");
         const auto strides = meta->find("strides");
         const auto start = meta->find("storage_offset") ? meta->find("storage_offset")->find("as_int") : std::nullopt;
@@ -458,9 +458,11 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
     }
     if (parts.empty()) {
         return unsupported(input.path(), 0,
-                           has_library ? "a package whose weights are inside its shared library; package them on disk "
-                                         "(aot_inductor.package_constants_on_disk_format)"
-                                       : "a ZIP archive that is not a package with weights",
+                           has_library
+                               ? "a package whose weights are inside its shared library; package them on disk "
+                                 "(aot_inductor.package_constants_on_disk_format)"
+                               : "a ZIP archive that is not a package with weights: unpack it, and give what lies "
+                                 "in it",
                            {}, "weights_config.json, a weights blob, or data.pkl of torch.save");
     }
     ModelFile model;

@@ -125,7 +125,7 @@ struct ExecutorchExtent {
     const Flatbuffer::Vector sizes = table.vector(1, 4);
     const Flatbuffer::Vector order = table.vector(2, 1);
     if (buffer.has_failed()) { return layout; }
-    if (!type) { buffer.fail(table.place(), "a tensor of an unknown type", std::to_string(number)); }
+    if (!type) { buffer.fail(table.place(), std::string{"a tensor of "} + unknown_type, std::to_string(number)); }
     if (sizes.size() > executorch_rank || (order.size() != 0 && order.size() != sizes.size())) {
         buffer.fail(table.place(), "a tensor of " + std::to_string(sizes.size()) + " extents, with an order of " +
                                        std::to_string(order.size()));
@@ -327,7 +327,7 @@ public:
                                  std::move(found));
             };
             const auto type = find_executorch_dtype(dtype);
-            if (!type) { return broken("an unknown type", std::to_string(dtype)); }
+            if (!type) { return broken(unknown_type, std::to_string(dtype)); }
             if (device != 0 && device != 1) { return broken("an unknown device", std::to_string(device)); }
             if (offset < 0) { return broken("an offset below zero", std::to_string(offset)); }
             constant.dtype = type->name;

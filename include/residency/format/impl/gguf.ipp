@@ -304,7 +304,9 @@ private:
         header_.version = cursor_.number<std::uint32_t>();
         if (cursor_.ok() && header_.version != 2 && header_.version != 3) {
             const bool swapped = (header_.version & 0xffff) == 0 && header_.version != 0;
-            cursor_.fail_at(4, swapped ? "a big-endian file, which is not supported" : "an unsupported version",
+            cursor_.fail_at(4,
+                            swapped ? "a big-endian file, which is not supported: convert the model on this machine"
+                                    : "an unsupported version: convert the model with today's llama.cpp",
                             std::to_string(header_.version), "2 or 3");
         }
         tensor_count_ = cursor_.number<std::uint64_t>();

@@ -167,7 +167,7 @@ private:
         weight.name = *name;
         const auto dtype = entry.string("dtype");
         const auto type = dtype ? find_any_dtype(*dtype) : std::nullopt;
-        if (!type) { return broken(dtype ? "an unknown type " + shown(*dtype) : "it lacks \"dtype\""); }
+        if (!type) { return broken(dtype ? unknown_type + (": found " + shown(*dtype)) : "it lacks \"dtype\""); }
         weight.dtype = *dtype;
         weight.type = *type;
         const auto shape = entry.find("shape");

@@ -94,9 +94,12 @@ RESIDENCY_INLINE Result<FileFormat> format_of(const Input& input, std::string& s
         case FileFormat::aoti_package:
         case FileFormat::aoti_config:
             return Error{ErrorKind::unsupported,
-                         shown(input.path()) +
-                             ": byte 0: none of the formats that this reads; it may be what AOTInductor saved: call "
-                             "try_read_model_or_aoti (residency/format/aoti.hpp)",
+                         shown(input.path()) + ": byte 0: " +
+                             (format == FileFormat::aoti_config
+                                  ? "JSON that is not a model's index or a manifest"
+                                  : "a ZIP archive that torch.save did not write: it has no data.pkl; unpack it, and "
+                                    "give what lies in it: safetensors, GGUF, or a file of PyTorch or ExecuTorch") +
+                             "; if AOTInductor saved it, call try_read_model_or_aoti (residency/format/aoti.hpp)",
                          FileLocation{input.path(), 0, start,
                                       "safetensors, GGUF, what PyTorch or ExecuTorch saved, or a manifest"}};
         case FileFormat::unknown: break;

@@ -240,7 +240,7 @@ private:
             weight.type = *known;
         }
         if (weight.type == DType{}) {
-            if (bits % 8 != 0) { return broken("an unknown type " + shown(type)); }
+            if (bits % 8 != 0) { return broken(unknown_type + (": found " + shown(type))); }
             const auto block = DType::try_block(type, bits / 8, elements);
             if (!block) { return broken(block.error().message()); }
             weight.type = *block;
@@ -327,7 +327,7 @@ public:
                          FileLocation{path_, 0, {}, {}}};
         }
         fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        return fd_ < 0 ? Status{failed(partial_, 0, "cannot be created")} : Status{};
+        return fd_ < 0 ? Status{failed(partial_, 0, cannot_create)} : Status{};
     }
     [[nodiscard]] Status try_write(std::uint64_t offset, std::span<const std::byte> data) {
         while (!data.empty()) {
@@ -356,7 +356,7 @@ private:
     [[nodiscard]] static Error failed(const std::string& name, std::uint64_t offset, const std::string& what) {
         const int code = errno;
         return {ErrorKind::io,
-                shown(name) + ": byte " + std::to_string(offset) + ": " + what + ": " +
+                shown(name) + ": " + (offset == 0 ? "" : "byte " + std::to_string(offset) + ": ") + what + ": " +
                     std::generic_category().message(code),
                 FileLocation{name, offset, {}, {}}};
     }

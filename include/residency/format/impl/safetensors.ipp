@@ -79,7 +79,7 @@ public:
         }
         if (state_ == State::dtype) {
             const auto type = find_safetensors_dtype(value);
-            if (!type) { return fail(in_tensor("an unknown dtype"), shown(value)); }
+            if (!type) { return fail(in_tensor(unknown_type), shown(value)); }
             weights.back().dtype = std::move(value);
             weights.back().type = *type;
             state_ = State::field;

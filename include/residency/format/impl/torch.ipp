@@ -137,7 +137,9 @@ RESIDENCY_INLINE Result<TorchArchive> TorchArchive::try_read(const Input& input,
                                                              std::uint64_t begin, std::uint64_t longest_pickle) {
     const ZipDirectory::Entry* entry = find_pickle(zip);
     if (entry == nullptr) {
-        return unsupported(input.path(), begin, "a ZIP archive that torch.save did not write: it has no data.pkl");
+        return unsupported(
+            input.path(), begin,
+            "a ZIP archive that torch.save did not write: it has no data.pkl: unpack it, and give what lies in it");
     }
     TorchArchive archive{input, zip, entry->name.substr(0, entry->name.size() - pickle_tail.size() + 1)};
     if (const auto* order = zip.find(archive.folder_ + "byteorder")) {

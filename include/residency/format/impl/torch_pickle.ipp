@@ -437,7 +437,7 @@ RESIDENCY_INLINE Result<PickledTensor> TorchPickle::tensor(Id id) const {
     out.offset_elements = *from;
     const auto dtype =
         has_dtype ? find_torch_dtype(torch_name(items[6])) : find_torch_storage(torch_name(tuple->items[1]));
-    if (!dtype) { return broken("the pickle's tensor has an unknown type"); }
+    if (!dtype) { return broken(std::string{"the pickle's tensor has "} + unknown_type); }
     out.dtype = *dtype;
     return out;
 }
@@ -465,7 +465,7 @@ RESIDENCY_INLINE Result<PickledStorage> TorchPickle::storage(const Tuple* tuple)
     }
     const auto dtype = find_torch_storage(torch_name(tuple->items[1]));
     if (kind->name != "torch.storage UntypedStorage" && !dtype) {
-        return broken("the storage of a tensor has an unknown type: " + shown(kind->name));
+        return broken(std::string{"the storage of a tensor has "} + unknown_type + ": found " + shown(kind->name));
     }
     const auto bytes = residency::detail::checked_multiply(*elements, dtype ? dtype->type.block_bits() / 8 : 1);
     if (!bytes) { return broken("the bytes of a storage do not fit in 64 bits"); }

@@ -65,7 +65,8 @@ RESIDENCY_INLINE Result<Schedule> ScheduleBuilder::try_build(Cycle cycle) const 
         return Error{ErrorKind::invalid_argument, "live_until: " + detail::quoted(catalog_.weight(range.weight).name) +
                                                       " is live until step " + std::to_string(range.last) +
                                                       " of a schedule of " +
-                                                      std::to_string(content_.compute_ns.size()) + " steps"};
+                                                      std::to_string(content_.compute_ns.size()) +
+                                                      " steps, which are counted from 0: name a step before its end"};
     }
     Schedule::Content content = content_;
     content.cycle = cycle;

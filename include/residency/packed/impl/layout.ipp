@@ -355,7 +355,8 @@ inline std::uint64_t place_once(const UnpackProblem& problem, std::span<const st
 }
 
 inline Error no_layout(std::uint64_t budget_bytes) {
-    return {ErrorKind::budget, "no layout of packed weights fits into " + residency::detail::in_bytes(budget_bytes)};
+    return {ErrorKind::budget, "no layout of packed weights fits into " + residency::detail::in_bytes(budget_bytes) +
+                                   ": raise the budget"};
 }
 
 inline constexpr std::uint32_t wide_steps[] = {0, 1, 2, 4, 8};
@@ -655,6 +656,16 @@ inline Result<UnpackChoice> choose(const UnpackProblem& problem, std::uint64_t b
 }
 
 }  // namespace detail
+
+RESIDENCY_INLINE Status check_given(const UnpackRate& rate, const std::string& name) {
+    if (Status fits = plan::detail::check_plausible(name + ".bytes_per_second", rate.bytes_per_second, 1e6, 1e15,
+                                                    "1e6 to 1e15 bytes per second (H200: 1.3e12)");
+        !fits) {
+        return fits;
+    }
+    return plan::detail::check_plausible(name + ".launch_seconds", rate.launch_seconds, 0, 1,
+                                         "0 to 1 seconds (H200: 3e-6)");
+}
 
 RESIDENCY_INLINE UnpackLayout lay_out(const UnpackProblem& problem, std::vector<bool> stays) {
     const std::size_t storages = problem.unpacked_bytes.size();

@@ -20,9 +20,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 namespace detail {
 
-/// `range`: from `least` to `most` in words, with the unit and an example.
-[[nodiscard]] inline Status check_plausible(const std::string& name, const double& value, double least, double most,
-                                            const char* range) {
+RESIDENCY_INLINE Status check_plausible(const std::string& name, const double& value, double least, double most,
+                                        const char* range) {
     if (residency::detail::is_finite(value) && value >= least && value <= most) { return {}; }
     char shown[32];
     std::snprintf(shown, sizeof shown, "%.6g", value);
@@ -48,7 +47,7 @@ RESIDENCY_INLINE Status check_given(const Link& link, const std::string& name) {
     return {};
 }
 
-RESIDENCY_INLINE Status check_given_memory_rate(double bytes_per_second, const std::string& name) {
+RESIDENCY_INLINE Status check_given_memory_rate(const double& bytes_per_second, const std::string& name) {
     return detail::check_plausible(name, bytes_per_second, 1e8, 1e15, "1e8 to 1e15 bytes per second (H200: 4.2e12)");
 }
 

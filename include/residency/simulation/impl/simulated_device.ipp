@@ -29,6 +29,18 @@ RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config)
         "granularities are powers of two");
     RESIDENCY_ASSERT(config_.chunk_granularity % simulation::AddressSpace::page_bytes() == 0,
                      "chunk_granularity is a multiple of the page");
+    RESIDENCY_ASSERT(residency::detail::is_positive(config_.link.to_device_bytes_per_second) &&
+                         residency::detail::is_positive(config_.link.to_host_bytes_per_second) &&
+                         residency::detail::is_positive(config_.link.pageable_bytes_per_second) &&
+                         residency::detail::is_positive(config_.link.on_device_bytes_per_second),
+                     "give link.to_device_, to_host_, pageable_ and on_device_bytes_per_second above 0, and finite");
+    RESIDENCY_ASSERT(config_.link.call_latency.count() >= 0 && config_.link.node_latency.count() >= 0,
+                     "give link.call_latency and link.node_latency of 0 or more");
+    RESIDENCY_ASSERT(config_.call_cost.count() >= 0 && config_.copy_cost.count() >= 0 &&
+                         config_.copy_piece_cost.count() >= 0 && config_.launch_cost.count() >= 0,
+                     "give call_cost, copy_cost, copy_piece_cost and launch_cost of 0 or more");
+    RESIDENCY_ASSERT(residency::detail::is_finite(config_.jitter) && config_.jitter >= 1,
+                     "give jitter of 1 or more, and finite: the factor by which durations may be longer or shorter");
     for (std::size_t kind = 0; kind <= static_cast<std::size_t>(OperationKind::mapping); ++kind) {
         state_->kind_labels[kind] = state_->names.number(simulation::name(static_cast<OperationKind>(kind)));
     }

@@ -12,6 +12,8 @@
 
 #include "residency/config.hpp"
 #include "residency/core/engine/order_learner.hpp"
+#include "residency/core/measure/learning_report.hpp"
+#include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
@@ -82,6 +84,16 @@ RESIDENCY_INLINE std::optional<Schedule> OrderLearner::propose(const Catalog& ca
     }
     is_recording_ = true;  // until it is adopted
     return std::move(*schedule);
+}
+
+RESIDENCY_INLINE Error OrderLearner::explain(const Error& error) const {
+    const auto* divergence = error.detail<Divergence>();
+    if (divergence == nullptr || origin_ == OrderOrigin::declared) { return error; }
+    return {error.kind(),
+            error.message() + "; no schedule was given, and this order is " +
+                (origin_ == OrderOrigin::learned ? "that of a pass before" : "guessed from the names of the weights") +
+                ": give Options::schedule",
+            *divergence};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

@@ -145,10 +145,12 @@ RESIDENCY_INLINE bool ScheduleCursor::reads(std::uint32_t step, StorageId storag
 }
 
 RESIDENCY_INLINE Error ScheduleCursor::no_step(std::uint32_t step) const {
-    return Error{ErrorKind::invalid_argument,
-                 schedule_.empty()
-                     ? "a step was asked for, and this Residency has no schedule"
-                     : "step " + std::to_string(step) + " of a schedule of " + std::to_string(schedule_.size())};
+    return Error{
+        ErrorKind::invalid_argument,
+        schedule_.empty()
+            ? "a step was asked for, and this Residency has no schedule: give Options::schedule, or acquire weights"
+            : "step " + std::to_string(step) + " of a schedule of " + std::to_string(schedule_.size()) +
+                  " steps, which are counted from 0: acquire one of them"};
 }
 
 RESIDENCY_INLINE Error ScheduleCursor::diverged(std::uint32_t step) const {

@@ -102,6 +102,7 @@ inline std::vector<std::uint64_t> source_offsets(const Catalog& catalog, const p
 
 RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Schedule& schedule,
                                              std::uint64_t chunk_bytes, const plan::Plan* current_plan) {
+    if (leases_at_once_ == 0) { return no_leases_at_once(); }
     if (memory_bytes_per_second_) {
         auto plausible = plan::check_given_memory_rate(*memory_bytes_per_second_, "policies.memory_bytes_per_second");
         if (!plausible) { return plausible; }
