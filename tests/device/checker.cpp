@@ -107,6 +107,19 @@ TEST_CASE_FIXTURE(Fixture, "a wait on an arrival that was recorded too early") {
     CHECK(contains(report.text, "it has waited only up to #"));
 }
 
+TEST_CASE_FIXTURE(Fixture, "a copy from pageable memory has been read when its call returns, and has not arrived") {
+    std::vector<std::byte> pageable(bytes, std::byte{3});
+    copy(there, pageable.data(), bytes, copies);
+    read(there, bytes, compute, "too early");
+    CHECK(contains(only(ReportKind::unordered).text, "too early"));
+    must(device.record(arrived, copies));
+    must(device.wait(compute, arrived));
+    read(there, bytes, compute);
+    copy(pageable.data(), there, bytes, compute);  // the host has the bytes
+    write(there, bytes, copies);
+    clean();
+}
+
 TEST_CASE_FIXTURE(Fixture, "bytes replaced without a wait on their last use") {
     copy(there, host, bytes, copies);
     must(device.record(arrived, copies));

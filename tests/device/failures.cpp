@@ -276,8 +276,9 @@ TEST_CASE("what was not destroyed is listed; what was, is not") {
 TEST_CASE("misuse is an error and a finding") {
     Everything all;
     auto& device = all.device;
-    const auto misused = [&](const auto& result, ErrorKind kind) {
+    const auto misused = [&](const auto& result, ErrorKind kind, const char* remedy = "") {
         REQUIRE_FALSE(result);
+        CHECK(result.error().message().find(remedy) != std::string::npos);
         CHECK(result.error().kind() == kind);
         REQUIRE(device.report_count() == 1);
         CHECK(device.reports()[0].kind == ReportKind::misuse);
@@ -302,9 +303,11 @@ TEST_CASE("misuse is an error and a finding") {
         misused(device.destroy_stream({}), ErrorKind::invalid_argument);
         must(device.begin_capture(all.spare));
         misused(device.destroy_stream(all.spare), ErrorKind::wrong_state);
-        misused(device.begin_capture(all.spare), ErrorKind::wrong_state);
+        misused(device.begin_capture(all.spare), ErrorKind::wrong_state,
+                "begin_capture: the stream is capturing already: end that capture first");
         must(device.destroy_graph(must(device.end_capture(all.spare))));
-        misused(device.begin_capture({}), ErrorKind::invalid_argument);
+        misused(device.begin_capture({}), ErrorKind::invalid_argument,
+                "begin_capture: the default stream cannot be captured: make one by create_stream()");
     }
     SUBCASE("memory") {
         misused(device.deallocate(static_cast<std::byte*>(all.there) + 1), ErrorKind::invalid_argument);

@@ -153,6 +153,18 @@ std::string one_tensor(const std::string& name, const std::string& data = "data"
 
 }  // namespace
 
+TEST_CASE("open: a ZIP archive that PyTorch did not write says so, and what to give instead") {
+    const support::TemporaryFolder folder;
+    const std::string path = folder.write("model.zip", support::zip_archive({{"model.safetensors", "weights"}}));
+    CHECK(named(format::try_read_model(path),
+                "a ZIP archive that torch.save did not write: it has no data.pkl; unpack it",
+                "safetensors, GGUF, or a file of PyTorch or ExecuTorch; if AOTInductor saved it, call "));
+    CHECK(named(format::try_read_model_or_aoti(path), "a ZIP archive that is not a package with weights",
+                "unpack it, and give what lies in it"));
+    CHECK(named(format::try_read_torch(path), "a ZIP archive that torch.save did not write",
+                "unpack it, and give what lies in it"));
+}
+
 TEST_CASE("open: what a file is instead of a model is named, with what to give instead") {
     using namespace std::string_literals;
     const support::TemporaryFolder folder;
@@ -176,8 +188,6 @@ TEST_CASE("open: what a file is instead of a model is named, with what to give i
              {std::string(4096, '\0'), "zeros where a file begins", "download"},
              {"\x1f\x8b\x08\x00"s + std::string(20, 'x'), "a gzip archive", "unpack"},
              {"\x28\xb5\x2f\xfd"s + std::string(20, '\0'), "a zstd archive", "unpack"},
-             {support::zip_archive({{"readme.txt", "weights"}}), "a ZIP archive ",
-              "unpack it, and give what lies in it"},
              {"model/"s + std::string(251, '\0') + "ustar", "a tar archive", "unpack"},
              {"\x89HDF\r\n\x1a\n"s + std::string(20, '\0'), "an HDF5 file", "convert"},
              {"\x80\2}q\0X\1\0\0\0aq\1K\1s."s, "a Python pickle that torch.save did not write",

@@ -440,6 +440,50 @@ TEST_CASE("routed: what is moved from, and groups of a prefill that has not begu
 }
 #endif
 
+TEST_CASE("routed: in a capture, what waits for the device is refused by its name") {
+    Fixture f{{8}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "50%", 2)};
+    const auto refused = [&](const char* call, auto attempt) {
+        CAPTURE(call);
+        must(f.gpu().begin_capture(f.stream));
+        const auto result = attempt();
+        CHECK_FALSE(f.gpu().end_capture(f.stream));
+        REQUIRE_FALSE(result);
+        CHECK(contains(result.error().message(), std::string{call} + "() waits for the device: "));
+        CHECK(contains(result.error().message(), "call what waits for the device outside of captures"));
+    };
+    refused("try_statistics", [&] { return cache.try_statistics(); });
+    refused("try_set_budget", [&] { return cache.try_set_budget(Budget::percent_of_weights(100)); });
+    refused("try_begin_prefill", [&] { return cache.try_begin_prefill(); });
+    must(cache.try_begin_prefill());
+    refused("try_end_prefill", [&] { return cache.try_end_prefill(); });
+    must(cache.try_end_prefill());
+    CHECK(f.gpu().reports().empty());
+}
+
+TEST_CASE("routed: choices in memory that the device does not see are refused and reported") {
+    Fixture f{{8}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "50%", 2)};
+    const std::vector<std::int32_t> on_host{1, 2};
+    for (const bool guesses : {false, true}) {
+        const routed::Choices choices{on_host.data(), 2};
+        const Status done = guesses ? cache.try_guess(0, choices, f.stream) : [&]() -> Status {
+            const auto served = cache.try_serve(0, choices, f.stream);
+            return served ? Status{} : served.error();
+        }();
+        REQUIRE_FALSE(done);
+        CHECK(contains(done.error().message(),
+                       "neither device memory nor pinned host memory: allocate it by the device"));
+        const auto reports = f.gpu().reports();
+        f.gpu().clear_reports();
+        REQUIRE(reports.size() == 1);
+        CHECK(contains(reports[0].text, "neither device memory nor pinned host memory"));
+    }
+    must(cache.try_join(f.stream));
+}
+
 TEST_CASE("routed: a broker shares a total with it") {
     Fixture f{{16, 16}};
     const SimulatedServer<> server;

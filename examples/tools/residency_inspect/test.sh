@@ -52,6 +52,8 @@ grep -q 'would be left out: it is no tensor' "$folder/err" || fail "strict: $(ca
 grep -q 'give one or more of the keys' "$folder/err" || fail "no candidates: $(cat "$folder/err")"
 "$program" --key model "$fixtures/gguf/metadata.gguf" 2>"$folder/err" && fail "a key of a GGUF file"
 grep -q 'metadata.gguf": the key "model" chooses a part of what PyTorch saved, and this is gguf' "$folder/err" || fail "key: $(cat "$folder/err")"
+"$program" --key model "$fixtures/safetensors/small.safetensors" 2>"$folder/err" && fail "a key of a safetensors file"
+grep -q 'small.safetensors": the key "model" chooses a part of what PyTorch saved, and this is safetensors' "$folder/err" || fail "key: $(cat "$folder/err")"
 "$program" --key model "$fixtures/program/markers.residency" 2>"$folder/err" && fail "a key of a program"
 grep -q 'markers.residency": --key chooses a part' "$folder/err" || fail "key: $(cat "$folder/err")"
 shows "$fixtures/torch/legacy.bin" '"name":"a","dtype":"float32","shape":[2]'

@@ -629,7 +629,7 @@ def check_refusals(program, folder):
                         f"link.bytes_per_second is {shown}, and only 1e6 to 1e13 bytes per second (PCIe 4.0 x16: 25e9) are plausible")
     program.refuses(edited(("link", "latency_seconds"), 1000), "link.latency_seconds is 1000, and only 0 to 1 seconds")
     program.refuses(edited(("chunk_bytes",), 0), "chunk_bytes")
-    program.refuses(edited(("chunk_bytes",), 5000), "chunk_bytes is 5000")
+    program.refuses(edited(("chunk_bytes",), 5000), "standard input: chunk_bytes is 5000")
     program.refuses(edited(("storages", 2, "bytes"), 2**63), "storage 2")
     program.refuses(edited(("steps", 1, "storages"), [3]), "steps[1].storages: 3 is not one of the 3 storages")
     program.refuses(edited(("steps", 1, "storages"), [-1]), "steps[1].storages")
@@ -644,7 +644,8 @@ def check_refusals(program, folder):
     text = json.dumps(base())
     program.refuses(text.replace('"cyclic"', '"chunk_bytes"'), '"chunk_bytes" is there twice')
     for bad in ("", " ", "[", text[:-1], text + "x", "nonsense\nof two lines", "\0", "[" * 100000, "[" * 65 + "]" * 65):
-        program.refuses(bad, "not JSON")
+        program.refuses(bad, "standard input: not JSON")
+    program.refuses("[", "not JSON: parse error at line 1, column 2: ")
     program.refuses(b'{"link": "\xff\xfe"}', "not JSON")
     deep = "[" * 1000000 + "]" * 1000000  # what prints or copies it would call itself a million times
     for at in ("budget_bytes", "comment"):

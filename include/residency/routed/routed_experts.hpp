@@ -276,6 +276,11 @@ struct RoutedExperts<D, P>::State {
         for (std::uint32_t i = 0; i < chunks; ++i) { table[i] = i; }
         return pool.arrange(chunks, table);
     }
+    /// Blocks until the device is idle. `call`: of the caller's, for the error.
+    [[nodiscard]] Status wait_idle(const char* call) {
+        Status idle = device->synchronize();
+        return idle ? std::move(idle) : idle.error().in(std::string{call} + "() waits for the device");
+    }
     /// Memory of the host that the device sees, for one copy.
     template <class Use>
     [[nodiscard]] Status with_pinned(std::uint64_t bytes, const Use& use) {
@@ -642,7 +647,7 @@ Status RoutedExperts<D, P>::try_join(Stream stream) {
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
     State& state = this->state();
-    if (Status idle = state.device->synchronize(); !idle) { return idle.error(); }
+    if (Status idle = state.wait_idle("try_statistics"); !idle) { return idle.error(); }
     if (Status fine = state.take_mistake(); !fine) { return fine.error(); }
     routed::State now;
     auto read = state.read_state(now);
@@ -684,7 +689,7 @@ template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::try_begin_prefill(std::uint32_t ring) {
     State& state = this->state();
     if (state.is_prefilling) { return Error{ErrorKind::wrong_state, "a prefill has begun already"}; }
-    if (Status idle = state.device->synchronize(); !idle) { return idle; }
+    if (Status idle = state.wait_idle("try_begin_prefill"); !idle) { return idle; }
     if (Status fine = state.take_mistake(); !fine) { return fine; }
     auto found = state.take_ring(ring == 0 ? 16 : (std::max)(ring, 2U));
     if (!found) { return found.error(); }
@@ -764,7 +769,7 @@ template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::try_end_prefill() {
     State& state = this->state();
     if (!state.is_prefilling) { return Error{ErrorKind::wrong_state, "no prefill has begun"}; }
-    if (Status idle = state.device->synchronize(); !idle) { return idle; }
+    if (Status idle = state.wait_idle("try_end_prefill"); !idle) { return idle; }
     state.is_prefilling = false;
     return {};
 }
@@ -776,7 +781,7 @@ Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
     if (state.is_prefilling) {
         return Error{ErrorKind::wrong_state, "a prefill has begun: the budget changes after try_end_prefill()"};
     }
-    if (Status idle = device.synchronize(); !idle) { return idle.error(); }
+    if (Status idle = state.wait_idle("try_set_budget"); !idle) { return idle.error(); }
     const std::uint64_t held = state.memory_bytes + state.pool.held_bytes();
     BudgetContext context = state.context(wanted.kind());
     if (context.free_device_bytes) { *context.free_device_bytes += held; }

@@ -310,7 +310,8 @@ private:
     /// The host knows from now on that all before the marker is over.
     void host_learns(const Marker& marker);
     /// Blocks until the marker is done.
-    Status block_until(Lock& lock, Marker* marker, CallKind call);
+    /// `learns`: the host knows afterwards that it is over, which orders what it enqueues next after it.
+    Status block_until(Lock& lock, Marker* marker, CallKind call, bool learns = true);
     /// Blocks until all streams are done.
     Status drain(Lock& lock, CallKind call);
 

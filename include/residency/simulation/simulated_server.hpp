@@ -30,7 +30,7 @@ public:
     /// @{
     [[nodiscard]] Status serve(SimulatedDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                SimulatedDevice::Stream stream) const override {
-        return launch(device, "serve experts", stream, [tables, call] {
+        return launch(device, "serve experts", call, stream, [tables, call] {
             routed::Scratch scratch;
             const routed::OneThread one;
             routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
@@ -39,7 +39,7 @@ public:
     }
     [[nodiscard]] Status guess(SimulatedDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                SimulatedDevice::Stream stream) const override {
-        return launch(device, "guess experts", stream, [tables, call, most = guess_pieces_] {
+        return launch(device, "guess experts", call, stream, [tables, call, most = guess_pieces_] {
             routed::Scratch scratch;
             const routed::OneThread one;
             routed::Decision<P, routed::OneThread>{one, scratch, tables, call, true}.make();
@@ -63,11 +63,13 @@ private:
                     static_cast<std::size_t>(bytes));
     }
     template <class Body>
-    [[nodiscard]] Status launch(SimulatedDevice& device, const char* name, SimulatedDevice::Stream stream,
-                                Body body) const {
+    [[nodiscard]] Status launch(SimulatedDevice& device, const char* name, const routed::Call& call,
+                                SimulatedDevice::Stream stream, Body body) const {
         SimulatedDevice::Kernel kernel;
         kernel.name = name;
         kernel.duration = duration_;
+        kernel.reads = {{call.choices, call.count * (call.type == routed::ChoiceType::i32 ? sizeof(std::int32_t)
+                                                                                          : sizeof(std::int64_t))}};
         kernel.body = std::move(body);
         return device.launch(stream, std::move(kernel));
     }

@@ -111,7 +111,7 @@ RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t nu
                                                  std::uint32_t label, const void* at, std::uint64_t bytes) {
     const Access access{++state_->sequence, number, state_->simulator.stream(number).label, label, kind};
     const char* why = where(at, bytes) == Where::pageable
-                          ? "this is neither device memory nor pinned host memory"
+                          ? "this is neither device memory nor pinned host memory: allocate it by the device"
                           : "not all of it lies in one living allocation, in pageable memory or in mapped addresses";
     state_->checker.dead(access, at, bytes, why);
     return failure(ErrorKind::invalid_argument, call, why, bytes);
@@ -220,7 +220,7 @@ RESIDENCY_INLINE void SimulatedDevice::host_learns(const Marker& marker) {
     ++state_->host_version;
 }
 
-RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call) {
+RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call, bool learns) {
     while (!marker->done) {
         if (state_->lost) { return failure(ErrorKind::device, call, "the device is lost"); }
         if (state_->simulator.step()) {
@@ -229,7 +229,7 @@ RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker,
             state_->changed.wait(lock);  // the work waits for a flag
         }
     }
-    host_learns(*marker);
+    if (learns) { host_learns(*marker); }
     return {};
 }
 
@@ -413,7 +413,7 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize(Stream stream) {
     if (CaptureState* capture = capture_of(number); capture != nullptr) {
         invalidate(*capture, "a synchronisation with a stream of it");
         return failure(ErrorKind::wrong_state, CallKind::synchronize_stream,
-                       "the stream is capturing; the capture is now invalid");
+                       "the stream is capturing; the capture is now invalid: wait for it outside of captures");
     }
     Marker* marker = mark(number);
     Status status = block_until(lock, marker, CallKind::synchronize_stream);
@@ -428,7 +428,8 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize() {
     if (!state_->captures.empty()) {
         for (const auto& capture : state_->captures) { invalidate(*capture, "a synchronisation with the device"); }
         return failure(ErrorKind::wrong_state, CallKind::synchronize_device,
-                       "a stream is capturing; the capture is now invalid");
+                       "a stream is capturing; the capture is now invalid: call what waits for the device outside of "
+                       "captures");
     }
     return drain(lock, CallKind::synchronize_device);
 }

@@ -130,7 +130,7 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         group.bytes += copy.bytes;
         group.copies.push_back(copy);
     }
-    bool blocks = false;
+    bool blocks = false, learns = false;
     for (const State::CopyGroup& group : state_->groups) {
         if (group.copies.empty()) { continue; }
         if (capture != nullptr) {
@@ -143,10 +143,12 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         }
         enqueue_copies(number, group.kind, copy_duration(group.kind, group.pageable, group.bytes, false), group.copies);
         blocks = blocks || group.pageable;
+        learns = learns || (group.pageable && group.kind != OperationKind::copy_to_device);
     }
     if (!blocks) { return entered; }
     Marker* marker = mark(number);
-    Status status = block_until(lock, marker, CallKind::copy);
+    // Of pageable memory that goes to the device, CUDA waits only until it has been read, not until it has arrived.
+    Status status = block_until(lock, marker, CallKind::copy, learns);
     state_->simulator.release(marker);
     return entered ? std::move(status) : std::move(entered);
 }
