@@ -467,21 +467,13 @@ TEST_CASE("routed: choices in memory that the device does not see are refused an
     const SimulatedServer<> server;
     Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "50%", 2)};
     const std::vector<std::int32_t> on_host{1, 2};
-    for (const bool guesses : {false, true}) {
-        const routed::Choices choices{on_host.data(), 2};
-        const Status done = guesses ? cache.try_guess(0, choices, f.stream) : [&]() -> Status {
-            const auto served = cache.try_serve(0, choices, f.stream);
-            return served ? Status{} : served.error();
-        }();
-        REQUIRE_FALSE(done);
-        CHECK(contains(done.error().message(),
-                       "neither device memory nor pinned host memory: allocate it by the device"));
-        const auto reports = f.gpu().reports();
-        f.gpu().clear_reports();
-        REQUIRE(reports.size() == 1);
-        CHECK(contains(reports[0].text, "neither device memory nor pinned host memory"));
-    }
-    must(cache.try_join(f.stream));
+    const auto served = cache.try_serve(0, {on_host.data(), 2}, f.stream);
+    REQUIRE_FALSE(served);
+    constexpr const char* why = "neither device memory nor pinned host memory";
+    CHECK(contains(served.error().message(), std::string{why} + ": allocate it by the device"));
+    REQUIRE(f.gpu().report_count() == 1);
+    CHECK(contains(f.gpu().reports()[0].text, why));
+    f.gpu().clear_reports();
 }
 
 TEST_CASE("routed: a broker shares a total with it") {

@@ -151,7 +151,7 @@ printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sabcd" "$header" >"$folder/
 header='{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U9"}}'
 printf "\\x$(printf %02x "${#header}")\0\0\0\0\0\0\0%sabcd" "$header" >"$folder/place.safetensors"
 refuses "$folder/place.safetensors" 'place.safetensors": byte '
-refuses "$folder/place.safetensors" ': tensor "b": an unknown dtype'
+refuses "$folder/place.safetensors" ': tensor "b": an unknown type'
 refuses "$folder/nothing there" 'cannot be opened'
 refuses "$folder" 'a folder with several models'
 

@@ -6,12 +6,14 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "residency/error.hpp"
 #include "residency/routed/policies.hpp"
 #include "residency/routed/routed_experts.hpp"
 #include "residency/routed/serve.hpp"
 #include "residency/routed/tables.hpp"
+#include "residency/simulation/kernel.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -30,16 +32,17 @@ public:
     /// @{
     [[nodiscard]] Status serve(SimulatedDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                SimulatedDevice::Stream stream) const override {
-        return launch(device, "serve experts", call, stream, [tables, call] {
+        return launch(device, "serve experts", stream, {{call.choices, choice_bytes(call)}}, [tables, call] {
             routed::Scratch scratch;
             const routed::OneThread one;
             routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
             for (std::uint32_t i = 0; i < tables.state->fills; ++i) { bring(tables, tables.fills[i], UINT32_MAX); }
         });
     }
+    /// A guess reads its choices unchecked: the next serve() ends it, in no order that the checker knows.
     [[nodiscard]] Status guess(SimulatedDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                SimulatedDevice::Stream stream) const override {
-        return launch(device, "guess experts", call, stream, [tables, call, most = guess_pieces_] {
+        return launch(device, "guess experts", stream, {}, [tables, call, most = guess_pieces_] {
             routed::Scratch scratch;
             const routed::OneThread one;
             routed::Decision<P, routed::OneThread>{one, scratch, tables, call, true}.make();
@@ -55,6 +58,9 @@ public:
     /// @}
 
 private:
+    [[nodiscard]] static std::uint64_t choice_bytes(const routed::Call& call) noexcept {
+        return call.count * (call.type == routed::ChoiceType::i32 ? sizeof(std::int32_t) : sizeof(std::int64_t));
+    }
     static void bring(const routed::Tables<P>& tables, const routed::Fill& fill, std::uint32_t pieces) {
         const routed::Source& source = tables.sources[fill.expert];
         const std::uint64_t first = std::uint64_t{fill.first_piece} * routed::piece_bytes;
@@ -63,13 +69,12 @@ private:
                     static_cast<std::size_t>(bytes));
     }
     template <class Body>
-    [[nodiscard]] Status launch(SimulatedDevice& device, const char* name, const routed::Call& call,
-                                SimulatedDevice::Stream stream, Body body) const {
+    [[nodiscard]] Status launch(SimulatedDevice& device, const char* name, SimulatedDevice::Stream stream,
+                                simulation::ByteRanges reads, Body body) const {
         SimulatedDevice::Kernel kernel;
         kernel.name = name;
         kernel.duration = duration_;
-        kernel.reads = {{call.choices, call.count * (call.type == routed::ChoiceType::i32 ? sizeof(std::int32_t)
-                                                                                          : sizeof(std::int64_t))}};
+        kernel.reads = std::move(reads);
         kernel.body = std::move(body);
         return device.launch(stream, std::move(kernel));
     }
