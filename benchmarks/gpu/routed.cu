@@ -467,7 +467,7 @@ int main(int argc, char** argv) {
     if (argc > 2) { sizes = {std::strtoull(argv[2], nullptr, 10)}; }
     for (const std::uint64_t bytes : sizes) {
         Model model{gpu, router, bytes};
-        const std::string size = std::to_string(bytes / 10'000 / 100.0).substr(0, 4) + " MB";
+        const std::string size = std::to_string(static_cast<double>(bytes + 5'000) / 1e6).substr(0, 4) + " MB";
         const double compute = compute_ms(model), link = link_rate(model);
         records.add(size + ": link", link / 1e9, "GB/s");
         records.add(size + ": compute in a graph", compute, "ms/token");

@@ -20,6 +20,7 @@ struct Now {
     std::uint32_t layer = 0;   ///< that it serves
     std::uint32_t layers = 0;  ///< of the model
     std::uint32_t order = 0;   ///< of what is used in this call, below 4096
+    double share = 0;          ///< of one layer in a round: 1 / layers
 
     /// Grows with every use.
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint64_t time() const { return call * 4096 + order; }
@@ -122,7 +123,7 @@ struct ExpectedUse {
                                                        std::uint32_t round, const Now& now) {
         const evict::UseRates rates = numbers.at(slot, round);
         const std::uint32_t ahead = layer > now.layer ? layer - now.layer : layer + now.layers - now.layer;
-        return {Numbers::sum(static_cast<double>(ahead) / now.layers, Numbers::rounds_to_use(Numbers::rate(rates))),
+        return {Numbers::sum(Numbers::product(ahead, now.share), Numbers::rounds_to_use(Numbers::rate(rates))),
                 -rates.slow};
     }
     /// @}

@@ -374,6 +374,7 @@ auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose&
     for (std::uint32_t at = number; at < experts; ++at) { empty(at); }
     choose(std::as_const(there), std::as_const(slot_of), empty);
     now.slots = number;
+    now.fresh = (std::min)(now.fresh, number);
     now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
     if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written.error(); }
     if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }

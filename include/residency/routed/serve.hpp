@@ -18,6 +18,7 @@ struct Scratch {
     std::uint32_t slot[most_experts];    ///< by expert that is chosen: its slot; none
     std::uint32_t misses[most_experts];  ///< experts
     std::uint32_t listed[most_experts];  ///< experts that are brought. From is_new on: the slot was another's
+    std::uint32_t given[most_experts];   ///< by listed expert: its slot
     Key keys[most_experts];              ///< by miss: of the expert, where it had a slot
 
     static constexpr std::uint32_t is_missed = 1U << 30U, is_new = 1U << 30U;
@@ -144,6 +145,7 @@ private:
     /// The last guess brings no more: what of it has come is known. A call counts the guesses for its layer.
     RESIDENCY_HOST_DEVICE void end_guess() {
         const std::uint32_t fills = t_.state->guess_fills, next = t_.state->guess_next;
+        fresh_ = t_.state->fresh;
         if (fills == 0) { return; }
         RESIDENCY_ROLLED
         for (std::uint32_t k = team_.rank; k < fills; k += team_.size) {
@@ -236,11 +238,10 @@ private:
     /// Gives misses a slot, in their order.
     RESIDENCY_HOST_DEVICE void choose_slots() {
         const bool may_stay_out = is_guess_ || t_.reads_in_place;
-        if (may_stay_out) {
-            RESIDENCY_ROLLED
-            for (std::uint32_t k = team_.rank; k < misses_; k += team_.size) {
-                scratch_.keys[k] = key_of_miss(first_ + scratch_.misses[k]);
-            }
+        now_.share = 1.0 / t_.layers;
+        RESIDENCY_ROLLED
+        for (std::uint32_t k = team_.rank; k < misses_ && may_stay_out; k += team_.size) {
+            scratch_.keys[k] = key_of_miss(first_ + scratch_.misses[k]);
         }
         team_.sync();
         Best own;
@@ -248,23 +249,34 @@ private:
         RESIDENCY_ROLLED
         for (std::uint32_t k = 0; k < misses_; ++k) {
             const std::uint32_t expert = scratch_.misses[k];
-            std::uint32_t is_new = 0;
-            if (scratch_.slot[expert] == none) {  // else a guess has brought a part of it
-                if (!has_looked) { look_at_own(own); }
-                has_looked = true;
-                const Candidate leaves = team_.first_of(own.first);
-                if (leaves.slot == none) { continue; }
-                if (may_stay_out && leaves.key.first < free_key && !leaves.key.is_over(scratch_.keys[k])) { continue; }
-                if (leaves.slot % team_.size == team_.rank) {
-                    t_.slot[leaves.slot].call = now_.call;
-                    own.first = own.second;
-                    own.second = {};
-                    has_looked = own.first.slot != none;
-                    scratch_.slot[expert] = leaves.slot;
-                }
+            std::uint32_t at = scratch_.slot[expert], is_new = 0;
+            if (at == none) {  // else a guess has brought a part of it
                 is_new = Scratch::is_new;
+                if (fresh_ < slots_) {
+                    at = fresh_++;
+                } else {
+                    if (!has_looked) { look_at_own(own); }
+                    has_looked = true;
+                    const Candidate leaves = team_.first_of(own.first);
+                    if (leaves.slot == none) { continue; }
+                    if (may_stay_out && leaves.key.first < free_key && !leaves.key.is_over(scratch_.keys[k])) {
+                        continue;
+                    }
+                    at = leaves.slot;
+                }
+                if (at % team_.size == team_.rank) {
+                    t_.slot[at].call = now_.call;
+                    if (own.first.slot == at) {
+                        own.first = own.second;
+                        own.second = {};
+                        has_looked = own.first.slot != none;
+                    }
+                }
             }
-            if (team_.rank == 0) { scratch_.listed[fills_] = is_new + expert; }
+            if (team_.rank == 0) {
+                scratch_.listed[fills_] = is_new + expert;
+                scratch_.given[fills_] = at;
+            }
             ++fills_;
         }
     }
@@ -280,7 +292,8 @@ private:
         RESIDENCY_ROLLED
         for (std::uint32_t k = team_.rank; k < fills_; k += team_.size) {
             const std::uint32_t local = scratch_.listed[k] % Scratch::is_new, expert = first_ + local;
-            const std::uint32_t at = scratch_.slot[local], pieces = pieces_of(t_.sources[expert].bytes);
+            const std::uint32_t at = scratch_.given[k], pieces = pieces_of(t_.sources[expert].bytes);
+            scratch_.slot[local] = at;
             Slot& slot = t_.slot[at];
             if (scratch_.listed[k] >= Scratch::is_new) {
                 if (slot.expert != none) { t_.slot_of[slot.expert] = none; }
@@ -362,6 +375,7 @@ private:
     }
     RESIDENCY_HOST_DEVICE void write_state() {
         State& state = *t_.state;
+        state.fresh = fresh_;
         if (is_guess_) {
             state.guess_fills = fills_;
             state.guess_next = 0;
@@ -385,6 +399,7 @@ private:
     std::uint32_t first_, experts_, round_, slots_;
     std::uint32_t misses_ = 0;
     std::uint32_t fills_ = 0;
+    std::uint32_t fresh_ = 0;  // slot; all from it on are free
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::routed

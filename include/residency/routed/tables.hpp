@@ -76,6 +76,7 @@ inline constexpr std::uint32_t guess_retry = 17;
 struct State {
     std::uint64_t call = 0;         ///< calls of serve() so far
     std::uint32_t slots = 0;        ///< that there are
+    std::uint32_t fresh = 0;        ///< from this slot on, all are free
     std::uint32_t layer = none;     ///< that was served last
     std::uint32_t fills = 0;        ///< of the call that runs
     std::uint32_t gate = 0;         ///< blocks that bring a guess; and the bits below
