@@ -418,7 +418,10 @@ TEST_CASE("C19: a body that throws, fails, strays, stays or holds on leaves no g
             expect_refused(ErrorKind::divergence, [&](auto& pass) -> Status {
                 run_step(device, model, pass, step(4), stream);
                 auto back = pass.try_acquire(step(2));
-                return back ? Status{} : Status{back.error()};
+                REQUIRE_FALSE(back);
+                CHECK(back.error().message().find("of its steps no step is left that reads") != std::string::npos);
+                CHECK(back.error().message().find("acquire its steps in their order") != std::string::npos);
+                return back.error();
             });
             expect_refused(ErrorKind::divergence, [&](auto& pass) -> Status {
                 auto undeclared = pass.try_acquire({weight(2), weight(7)});

@@ -66,7 +66,7 @@ TEST_SUITE_BEGIN("planned learning");
 TEST_CASE("a threshold that is no share is refused") {
     CheckedDevice device;
     const Model model = uniform_model(device, 2, chunk);
-    for (const double threshold : {-0.1, std::nan("")}) {
+    for (const double threshold : {-0.1, std::nan(""), 5.0}) {
         auto with = options(chunk, in_order(model));
         with.learn_threshold = threshold;
         const auto refused = Weights::try_create(device, model.catalog, with);

@@ -225,7 +225,7 @@ TEST_CASE("routed: what cannot work is refused with what to do") {
         Cache<ExpectedUse>::try_create(f.gpu(), builder.build(), {{WeightId{0}}}, options(server, "100%", 1));
     REQUIRE_FALSE(not_pinned);
     CHECK(not_pinned.error().kind() == ErrorKind::unsupported);
-    CHECK(contains(not_pinned.error().message(), "load it by host::load"));
+    CHECK(contains(not_pinned.error().message(), "allocate_host(), as HostMemory::pinned"));
 }
 
 TEST_CASE("routed: right guesses become hits; what of a guess has not come is brought by the call") {
@@ -339,6 +339,9 @@ TEST_CASE("routed: a prefill reads all experts, and leaves the cache but for a f
                     if (layer == 1 && pass == 1) { break; }  // a prompt that ends early
                 }
             }
+            const auto no_group = cache.try_acquire(0, 99, f.stream);
+            REQUIRE_FALSE(no_group);
+            CHECK(contains(no_group.error().message(), "layer 0 has no group 99: there are "));
             must(cache.try_end_prefill());
             CHECK_FALSE(cache.try_end_prefill());
             CHECK_FALSE(cache.try_acquire(0, 0, f.stream));

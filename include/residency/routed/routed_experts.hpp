@@ -458,8 +458,12 @@ auto RoutedExperts<D, P>::try_create(D& device, Catalog catalog, const std::vect
                     : Result<const void*>{Error{ErrorKind::unsupported, "it is not in pinned host memory"}};
             if (!view) {
                 return Error{ErrorKind::unsupported,
-                             where(i) + ": kernels cannot read " + catalog.describe(storage_id) + " from the host: " +
-                                 view.error().message() + "; load it by host::load, which pins it"};
+                             where(i) + ": kernels cannot read " + catalog.describe(storage_id) +
+                                 " from the host: " + view.error().message() +
+                                 (source == nullptr && !std::holds_alternative<FileSource>(storage.source)
+                                      ? ", and packed; PackedExperts serves packed experts"
+                                      : "; host::load reads it from a file into pinned memory, and what a program has "
+                                        "in memory belongs into the device's allocate_host(), as HostMemory::pinned")};
             }
             if (reinterpret_cast<std::uintptr_t>(*view) % 16 != 0) {
                 return refused(where(i) + ": " + catalog.describe(storage_id) +
@@ -748,8 +752,10 @@ auto RoutedExperts<D, P>::try_acquire(std::uint32_t layer, std::uint32_t group, 
         return Error{ErrorKind::wrong_state, "no prefill has begun: call try_begin_prefill()"};
     }
     if (layer >= state.tables.layers || group >= prefill_groups(layer)) {
-        return Error{ErrorKind::invalid_argument,
-                     "layer " + std::to_string(layer) + " has no group " + std::to_string(group)};
+        const std::uint32_t groups = layer < state.tables.layers ? prefill_groups(layer) : 0;
+        return Error{ErrorKind::invalid_argument, "layer " + std::to_string(layer) + " has no group " +
+                                                      std::to_string(group) + ": there are " + std::to_string(groups) +
+                                                      " (prefill_groups), numbered from 0"};
     }
     const std::uint32_t wanted = state.first_group[layer] + group, half = wanted % 2;
     if (state.in_half[half] != wanted) {

@@ -66,9 +66,10 @@ namespace detail {
 
 /// Packed bytes are moved by who unpacks them.
 [[nodiscard]] inline Error is_packed(const Catalog& catalog, StorageId id) {
-    return {
-        ErrorKind::unsupported,
-        catalog.describe(id) + " is packed in host memory: stream it with the preset Packed (residency/packed.hpp)"};
+    return {ErrorKind::unsupported,
+            catalog.describe(id) +
+                " is packed in host memory: the presets Packed (residency/packed.hpp) and, without a "
+                "fixed order, PackedExperts (residency/packed_experts.hpp) unpack it"};
 }
 
 }  // namespace detail

@@ -82,7 +82,8 @@ RESIDENCY_INLINE Result<Budget> Budget::try_parse(std::string_view text) {
         return bytes(*sum);
     }
     return refused(end_of_number, found_at(end_of_number),
-                   "the end, or a unit, after one blank at most: %, %free, KiB MiB GiB TiB or K M G T (powers of "
+                   "the end, or a unit with nothing behind it, after one blank at most: %, %free, KiB MiB GiB TiB or K "
+                   "M G T (powers of "
                    "1024), kB MB GB TB (powers of 1000)");
 }
 

@@ -189,9 +189,7 @@ Status BudgetControl<D>::raise_floor() {
         std::string message = "the budget of " + residency::detail::in_bytes(budget_.bytes) + " is below the " +
                               residency::detail::in_bytes(floor) + " that this schedule needs";
         if (floor_step(limits) != UINT32_MAX) {
-            message += ": step " + std::to_string(limits.floor_step) + " needs " +
-                       residency::detail::in_bytes(floor_step_bytes(limits)) + " at once, " +
-                       (shared_->decider->unpacks() ? "beside its packed bytes and " : "") + "before the pool rounds";
+            message += ", whose step " + std::to_string(limits.floor_step) + " needs the most at once";
         } else if (limits.floor_storages > 1) {
             const auto [storages, bytes] = largest(limits.floor_storages);
             message += ": the " + std::to_string(storages) + " largest storages (policies.storages_at_once) have " +

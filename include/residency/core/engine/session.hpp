@@ -884,10 +884,10 @@ Statistics Session<D>::statistics() const {
 
 template <Device D>
 Status Session<D>::prepare() {
-    if (!residency::detail::is_not_negative(settings_.learn_threshold)) {
+    if (!residency::detail::is_not_negative(settings_.learn_threshold) || settings_.learn_threshold > 1) {
         return Error{
             ErrorKind::invalid_argument,
-            "Options::learn_threshold is a share of the times, and not negative: 0.05 unless you say otherwise"};
+            "Options::learn_threshold is a share of the times, from 0 to 1: 0.05, 5 %, unless you say otherwise"};
     }
     auto schedule = schedule_to_open(std::exchange(settings_.schedule, {}));
     if (!schedule) { return schedule.error(); }

@@ -236,7 +236,11 @@ Error StorageMissHandler<Evictor, Pool>::no_room(std::span<const StorageId> miss
                           " are leased beside them, the streamed share of the budget is " + in_bytes(cap) + "; ";
     if (asked.bytes + asked.held_bytes <= cap) {
         if (const auto memory = context().device->memory()) {
-            message += "the device has " + in_bytes(memory->free_bytes) + " free beside it: others may hold the rest; ";
+            message +=
+                memory->free_bytes >= asked.bytes
+                    ? "they fit, but not in the pieces that the pool takes memory in: a larger budget, or the "
+                      "pool Slab where sizes are equal, has room; "
+                    : "the device has " + in_bytes(memory->free_bytes) + " free beside it: others may hold the rest; ";
         }
     }
     if (most > 0 && most < wanted.size()) {

@@ -240,9 +240,10 @@ auto PlanPlayer<D>::reach(std::span<const StorageId> wanted, const AccessPoint& 
     if (is_capturing && (!access.is_scheduled || step < steps_.current())) {
         return Error{
             ErrorKind::divergence,
-            "a captured pass follows its schedule: " +
+            "a captured pass follows its schedule, and after " + std::to_string(steps_.current() - first_step()) +
+                " of its steps no step is left that reads " +
                 (wanted.empty() ? "step " + std::to_string(access.step) : context_->catalog.describe(wanted.front())) +
-                " is not read at step " + std::to_string(steps_.current() - first_step())};
+                ": acquire its steps in their order, or give the schedule that the capture follows"};
     }
     Reached reached{access.is_scheduled && step >= steps_.ended()};
     if (reached.in_order) {

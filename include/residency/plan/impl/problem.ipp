@@ -64,8 +64,9 @@ RESIDENCY_INLINE Status validate(const Problem& problem) {
         }
     }
     if (problem.chunk_bytes == 0 || (problem.chunk_bytes & (problem.chunk_bytes - 1)) != 0) {
-        return bad("chunk_bytes is " + number(problem.chunk_bytes) +
-                   ", as the pool rounds it; it must be a power of two, such as 2097152 on a GPU");
+        return bad(
+            "chunk_bytes is " + number(problem.chunk_bytes) +
+            ", after rounding by the pool, if there is one; it must be a power of two, such as 2097152 on a GPU");
     }
     if (problem.alignment_bytes == 0 || (problem.alignment_bytes & (problem.alignment_bytes - 1)) != 0) {
         return bad("alignment_bytes is " + number(problem.alignment_bytes) + ", it must be a power of two");
@@ -101,7 +102,8 @@ RESIDENCY_INLINE Status validate(const Problem& problem) {
     }
     for (std::size_t i = 0; i < problem.compute_seconds.size(); ++i) {
         if (!residency::detail::is_not_negative(problem.compute_seconds[i])) {
-            return bad("step " + number(i) + ": compute_seconds must not be negative");
+            return bad("step " + number(i) + ": compute_seconds is " + std::to_string(problem.compute_seconds[i]) +
+                       "; give 0 or more");
         }
     }
     for (const std::uint32_t s : problem.kept) {
