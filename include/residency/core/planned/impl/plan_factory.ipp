@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/core/engine/decider.hpp"
 #include "residency/core/planned/plan_factory.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
