@@ -288,6 +288,35 @@ TEST_CASE("routed: guesses, right and wrong, change no byte that is read") {
     }
 }
 
+TEST_CASE("routed: guesses that were wrong rest, but for one after each 17 calls, until they are right again") {
+    Fixture f{{64, 64}, 4096};
+    const SimulatedServer<Lru> server;
+    Cache<Lru> cache{f.gpu(), f.catalog, f.experts, options<Lru>(server, "20%", 2)};
+    // Layer 1 chooses what left long ago; the guess is that, or what is not chosen either before it has left.
+    const auto guesses_in = [&](int tokens, std::int32_t off) {
+        const auto before = must(cache.try_statistics()).total;
+        for (int token = 0; token < tokens; ++token) {
+            const std::vector<std::int32_t> first{0}, second{token % 64}, guess{(token + off) % 64};
+            f.choose(first);
+            f.read(0, must(cache.try_serve(0, {f.choices, 1}, f.stream)), first);
+            f.choose(guess);
+            must(cache.try_guess(1, {f.choices, 1}, f.stream));
+            must(cache.try_join(f.stream));
+            f.choose(second);
+            f.read(1, must(cache.try_serve(1, {f.choices, 1}, f.stream)), second);
+        }
+        return must(cache.try_statistics()).total.guesses - before.guesses;
+    };
+    CHECK(guesses_in(32, 0) == 32);  // right ones
+    const auto wrong = guesses_in(340, 32);
+    CHECK(wrong > 40);  // before they rest
+    CHECK(wrong < 80);
+    CHECK(guesses_in(340, 32) == 20);  // they rest
+    static_cast<void>(guesses_in(17 * 40, 0));
+    CHECK(guesses_in(64, 0) == 64);
+    CHECK(f.wrong == 0);
+}
+
 TEST_CASE("routed: a prefill reads all experts, and leaves the cache but for a few slots") {
     for (const char* const budget : {"0", "20%", "50%", "100%"}) {
         for (const std::uint32_t ring : {0U, 1U, 3U, 6U}) {

@@ -163,8 +163,9 @@ public:
     [[nodiscard]] Status try_begin_prefill(std::uint32_t ring = 0);
     /// Groups of a layer. Precondition: a prefill has begun.
     [[nodiscard]] std::uint32_t prefill_groups(std::uint32_t layer) const {
-        RESIDENCY_ASSERT(state().is_prefilling, "call begin_prefill() before prefill_groups()");
-        return state_->first_group[layer + 1] - state_->first_group[layer];
+        const State& state = this->state();
+        RESIDENCY_ASSERT(state.is_prefilling, "call begin_prefill() before prefill_groups()");
+        return state.first_group[layer + 1] - state.first_group[layer];
     }
     /// Makes a group readable for what follows on the stream, and enqueues the copies of the next one. The group before is not read by what
     /// follows. Does not block. Errors: invalid_argument (there is no such group), wrong_state (no prefill has begun), the device's own.

@@ -142,7 +142,7 @@ private:
         return P::key(*t_.numbers, of_slot, layer, round_of(layer), now_);
     }
 
-    /// The last guess brings no more: what of it has come is known. A call counts the guesses for its layer.
+    /// The last guess brings no more: what of it has come is known.
     RESIDENCY_HOST_DEVICE void end_guess() {
         const std::uint32_t fills = t_.state->guess_fills, next = t_.state->guess_next;
         fresh_ = t_.state->fresh;

@@ -83,8 +83,7 @@ RESIDENCY_INLINE Result<Budget> Budget::try_parse(std::string_view text) {
     }
     return refused(end_of_number, found_at(end_of_number),
                    "the end, or a unit with nothing behind it, after one blank at most: %, %free, KiB MiB GiB TiB or K "
-                   "M G T (powers of "
-                   "1024), kB MB GB TB (powers of 1000)");
+                   "M G T (powers of 1024), kB MB GB TB (powers of 1000)");
 }
 
 RESIDENCY_INLINE std::string Budget::text() const {
