@@ -494,6 +494,20 @@ TEST_CASE("routed: in a capture, what waits for the device is refused by its nam
     CHECK(f.gpu().reports().empty());
 }
 
+TEST_CASE("routed: a capture that ends without the join of its guesses says what joins them") {
+    Fixture f{{8}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "50%", 2)};
+    f.choose(std::vector<std::int32_t>{0});
+    must(cache.try_serve(0, {f.choices, 1}, f.stream));
+    must(f.gpu().begin_capture(f.stream));
+    must(cache.try_guess(0, {f.choices, 1}, f.stream));
+    const auto not_joined = f.gpu().end_capture(f.stream);
+    REQUIRE_FALSE(not_joined);
+    CHECK(contains(not_joined.error().message(), "such as RoutedExperts::join() after guesses"));
+    f.gpu().clear_reports();
+}
+
 TEST_CASE("routed: choices in memory that the device does not see are refused and reported") {
     Fixture f{{8}};
     const SimulatedServer<> server;
@@ -503,6 +517,7 @@ TEST_CASE("routed: choices in memory that the device does not see are refused an
     REQUIRE_FALSE(served);
     constexpr const char* why = "neither device memory nor pinned host memory";
     CHECK(contains(served.error().message(), std::string{why} + ": allocate it by the device"));
+    CHECK(contains(served.error().message(), "serve() of layer 0 and its choices"));
     REQUIRE(f.gpu().report_count() == 1);
     CHECK(contains(f.gpu().reports()[0].text, why));
     f.gpu().clear_reports();

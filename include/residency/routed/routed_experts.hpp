@@ -622,7 +622,7 @@ Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices
     auto call = check(layer, choices);
     if (!call) { return call.error(); }
     if (Status done = state.options.server->serve(*state.device, state.tables, *call, stream); !done) {
-        return done.error();
+        return done.error().in("serve() of layer " + std::to_string(layer) + " and its choices");
     }
     state.last_layer = layer;
     return Served{call->addresses, call->slots, state.tables.pool, state.tables.slot_bytes};

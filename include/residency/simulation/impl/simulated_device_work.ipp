@@ -347,7 +347,8 @@ RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Str
                           "stream '" + state_->names.name(state_->simulator.stream(ended->streams[lane]).label) +
                               "' was forked into the capture and not joined: let '" +
                               state_->names.name(state_->simulator.stream(number).label) +
-                              "' wait for an event recorded there after its last work");
+                              "' wait for an event recorded there after its last work, or call what joins it, such as "
+                              "RoutedExperts::join() after guesses");
         }
     }
     const Graph graph = state_->graphs.add();
