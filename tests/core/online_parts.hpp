@@ -46,7 +46,7 @@ public:
         must(scheduler.open(device, model.catalog,
                             std::make_unique<core::TransportAdapter<Device, residency::transport::Pinned<Device>>>(
                                 residency::transport::Pinned<Device>::Config{}),
-                            64, counters.host_waits));
+                            64, counters.host_waits, marks));
         context.catalog = model.catalog;
         context.states = states;
         context.counters = &counters;
@@ -117,6 +117,7 @@ public:
     std::vector<StorageState> states;
     std::vector<std::uint64_t> sizes, step;
     residency::Counters counters;
+    core::MarkLog<Device> marks;
     core::CopyScheduler<Device> scheduler;
     core::DeciderContext<Device> context;
     core::BudgetLimits limits;

@@ -270,7 +270,7 @@ TEST_CASE("a launch whose end could not be recorded: the host waits for it befor
         auto graph = must(weights.try_capture(stream, plain(device, model, weights, stream)));
         must(graph.try_launch(stream));
         const auto waits = weights.statistics().total.host_waits;
-        device.fail(Device::CallKind::record, 2);  // after the pass's start
+        device.fail(Device::CallKind::record, 3);  // after the pass's start and end
         const auto failed = graph.try_launch(stream);
         REQUIRE_FALSE(failed);
         CHECK(failed.error().kind() == ErrorKind::device);

@@ -25,8 +25,6 @@
 #define RESIDENCY_DETAIL_PRESETS(EXTERN, D)                                                                            \
     EXTERN template class residency::core::Session<D>;                                                                 \
     EXTERN template class residency::core::CopyScheduler<D>;                                                           \
-    EXTERN template class residency::core::StallClock<D>;                                                              \
-    EXTERN template class residency::core::StepClock<D>;                                                               \
     EXTERN template class residency::core::TransportAdapter<D, residency::transport::Pinned<D>>;                       \
     EXTERN template class residency::transport::Pinned<D>;                                                             \
     EXTERN template class residency::pool::Slab<D>;                                                                    \

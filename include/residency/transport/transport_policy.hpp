@@ -28,6 +28,13 @@ struct Fetch {
     friend bool operator==(const Fetch&, const Fetch&) = default;  ///< compares all members
 };
 
+/// Of all of them.
+[[nodiscard]] inline std::uint64_t bytes_of(std::span<const Fetch> fetches) noexcept {
+    std::uint64_t bytes = 0;
+    for (const Fetch& fetch : fetches) { bytes += fetch.bytes; }
+    return bytes;
+}
+
 /// How bytes travel to the device: a transport enqueues their copies on the copy stream.
 ///
 /// Required expressions, with `t` a transport of a device `D`, `s` the copy stream. None is thread safe.

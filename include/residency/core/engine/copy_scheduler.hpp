@@ -12,10 +12,7 @@
 
 #include "residency/core/engine/event_sequence.hpp"
 #include "residency/core/engine/transport_interface.hpp"
-#include "residency/core/measure/event_hook.hpp"
-#include "residency/core/measure/measure_link.hpp"
-#include "residency/core/measure/stall_clock.hpp"
-#include "residency/core/measure/work_observer.hpp"
+#include "residency/core/measure/mark_log.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/transport/transport_policy.hpp"
@@ -42,20 +39,10 @@ public:
     CopyScheduler& operator=(const CopyScheduler&) = delete;
     ~CopyScheduler() { close(); }
 
-    /// `host_waits` counts the times that the host waits for the device here; it outlives this object. On failure nothing is left behind.
+    /// `host_waits` counts the times that the host waits for the device here. It and the log, which is told of copies, outlive this object.
+    /// On failure nothing is left behind.
     [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
-                              std::uint32_t outstanding, std::uint64_t& host_waits);
-    /// Copies and their arrivals are told from now on.
-    void tell(EventHook& events) noexcept { events_ = &events; }
-    /// Copies are timed from now on.
-    void time(StallClock<D>& stalls) noexcept { stalls_ = &stalls; }
-    /// Long copies are timed from now on, for link_rate(). Precondition: open.
-    [[nodiscard]] Status watch_link() { return link_watch_.open(*device_); }
-    /// Reads what is complete. Bytes per second that two long copies have reached; 0: none yet, or they are not timed.
-    [[nodiscard]] Result<double> link_rate() {
-        if (auto read = link_watch_.collect(*device_); !read) { return read.error(); }
-        return link_watch_.bytes_per_second();
-    }
+                              std::uint32_t outstanding, std::uint64_t& host_waits, MarkLog<D>& log);
     /// Precondition: drained, or abandoned.
     void close() noexcept;
     /// The device is broken: forgets what it holds without a device call.
@@ -65,8 +52,6 @@ public:
     [[nodiscard]] Status begin_pass();
     /// The first failure of the transport's own threads; success if it has none.
     [[nodiscard]] Status transport_status() const;
-    /// Who is told of copies to the device from now on; null: nobody.
-    void observe(WorkObserver<D>* observer) noexcept { observer_ = observer; }
     /// The consumer for a stream. The first time in a pass, the stream is ordered after everything recorded for that handle.
     [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
     [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }
@@ -174,11 +159,17 @@ public:
     [[nodiscard]] Result<EventPoint> record_arrival() { return copies_.record(); }
     /// Records a point of a consumer that is a use of no storage.
     [[nodiscard]] Result<EventPoint> record_point(ConsumerId id) { return consumers_[id]->events.record(); }
+    /// Whether a consumer's stream has got to a point.
+    [[nodiscard]] Result<bool> is_reached(ConsumerId id, EventPoint point) {
+        EventSequence<D>& events = consumers_[id]->events;
+        if (auto polled = events.poll(); !polled) { return polled.error(); }
+        return events.known_complete(point);
+    }
 
     [[nodiscard]] typename D::Stream copy_stream() const noexcept { return copy_stream_; }
     [[nodiscard]] Status poll_arrivals() {
         auto polled = copies_.poll();
-        tell_arrivals();
+        log_->arrived([&](EventPoint arrival) { return has_arrived(arrival); });
         return polled;
     }
     [[nodiscard]] bool has_arrived(EventPoint arrival) const noexcept { return copies_.known_complete(arrival); }
@@ -217,9 +208,9 @@ private:
         }
         return false;
     }
-    void tell_arrivals() noexcept {
-        if (events_ == nullptr || in_capture_) { return; }
-        events_->tell_arrivals([&](EventPoint arrival) { return has_arrived(arrival); });
+    void assume_arrived() noexcept {
+        copies_.assume_complete();
+        log_->arrived([](EventPoint) { return true; });
     }
     [[nodiscard]] Status stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival, bool is_allowed);
     [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
@@ -244,7 +235,7 @@ private:
     bool has_orphaned_use_ = false;  // unrecorded, on a stream that no consumer stands for any more
     EventSequence<D> copies_;
     std::unique_ptr<TransportInterface<D>> transport_;
-    WorkObserver<D>* observer_ = nullptr;
+    MarkLog<D>* log_ = nullptr;
     std::vector<std::unique_ptr<ConsumerStream>> consumers_;
     std::uint64_t pass_ = 0;
 
@@ -254,16 +245,14 @@ private:
     std::vector<typename D::Event> capture_events_;
     EventSequence<D> outside_copies_;  // during a capture: the points outside of it
     std::vector<std::unique_ptr<ConsumerStream>> outside_consumers_;
-    EventHook* events_ = nullptr;  // null: nobody is told
-    LinkWatch<D> link_watch_;
-    StallClock<D>* stalls_ = nullptr;  // null: nothing is timed
 };
 
 template <Device D>
 Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
-                              std::uint32_t outstanding, std::uint64_t& host_waits) {
+                              std::uint32_t outstanding, std::uint64_t& host_waits, MarkLog<D>& log) {
     device_ = &device;
     host_waits_ = &host_waits;
+    log_ = &log;
     storages_ = catalog.storages().size();
     outstanding_ = outstanding;
     auto stream = device.create_stream();
@@ -283,7 +272,6 @@ template <Device D>
 void CopyScheduler<D>::close() noexcept {
     consumers_.clear();
     copies_.close();
-    if (device_ != nullptr) { link_watch_.close(*device_); }
     if (transport_) { transport_->close(); }
     transport_.reset();
     if (has_stream_) { static_cast<void>(device_->destroy_stream(copy_stream_).has_value()); }
@@ -294,7 +282,6 @@ template <Device D>
 void CopyScheduler<D>::abandon() noexcept {
     for (auto& consumer : consumers_) { consumer->events.abandon(); }
     copies_.abandon();
-    link_watch_.abandon();
     if (transport_) { transport_->abandon(); }
     has_stream_ = false;
 }
@@ -339,10 +326,10 @@ Status CopyScheduler<D>::copy_stream_wait(ConsumerId id, EventPoint point) {
     ConsumerStream& consumer = *consumers_[id];
     if (point == lost) { return drain_device(); }
     if (point <= consumer.waits || consumer.events.known_complete(point)) { return {}; }
-    if (stalls_ != nullptr && !in_capture_) {  // of what is complete already, no copy has to wait for room
+    if (log_->times_copies()) {  // of what is complete already, no copy has to wait for room
         if (auto polled = consumer.events.poll(); !polled) { return polled; }
         if (consumer.events.known_complete(point)) { return {}; }
-        stalls_->copy_waits();
+        log_->copies_wait();
     }
     if (auto done = consumer.events.order_after(point, copy_stream_); !done) { return done; }
     consumer.waits = point;
@@ -394,14 +381,10 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
-    if (events_ != nullptr) { events_->copy_began(fetches); }  // before what is timed: the handler is the program's
-    if (observer_ != nullptr) { observer_->copies_begin(copy_stream_); }
-    const bool is_timed = stalls_ != nullptr && !in_capture_;
-    if (is_timed) { stalls_->copies_begin(copy_stream_); }
-    if (!in_capture_) { link_watch_.begins(*device_, fetches, copy_stream_); }
+    const EventPoint coming = copies_.last() + 1;
+    log_->copies_begin(copy_stream_, fetches, coming);
     const auto sent = transport_->enqueue(fetches, copy_stream_);
-    link_watch_.ended(*device_, copy_stream_);
-    if (observer_ != nullptr) { observer_->copies_end(copy_stream_, fetches, sent ? copies_.last() + 1 : 0); }
+    log_->copies_end(copy_stream_, fetches, coming, sent.has_value());
     // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
     auto arrival = copies_.record();
     if (!arrival) {
@@ -412,13 +395,8 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
             if (!device_->synchronize(copy_stream_)) { has_unrecorded_copy_ = true; }
         }
     }
-    if (is_timed) { stalls_->copies_end(copy_stream_, copies_.last()); }
-    if (events_ != nullptr) {
-        const bool are_coming = sent && arrival;
-        const Error* const error = !sent ? &sent.error() : !arrival ? &arrival.error() : nullptr;
-        events_->copy_ended(fetches, are_coming ? std::optional{*arrival} : std::nullopt, error);
-    }
-    if (!sent) { return sent.error(); }
+    if (!sent) { arrival = sent.error(); }
+    log_->copies_ended(fetches, arrival);
     return arrival;
 }
 
@@ -498,8 +476,7 @@ Status CopyScheduler<D>::drain() {
         if (auto done = consumer->events.drain(); !done) { return done; }
     }
     if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
-    copies_.assume_complete();
-    tell_arrivals();
+    assume_arrived();
     has_unrecorded_copy_ = false;
     return {};
 }
@@ -516,8 +493,7 @@ Status CopyScheduler<D>::drain_device() {
         }
     }
     has_orphaned_use_ = has_unrecorded_copy_ = false;
-    copies_.assume_complete();
-    tell_arrivals();
+    assume_arrived();
     return {};
 }
 

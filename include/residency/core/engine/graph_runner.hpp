@@ -11,7 +11,6 @@
 #include "residency/core/engine/lease_keeper.hpp"
 #include "residency/core/engine/schedule_cursor.hpp"
 #include "residency/core/engine/session_state.hpp"
-#include "residency/core/measure/pass_timer.hpp"
 #include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
 
@@ -23,8 +22,7 @@ struct CapturedGraph {
     GraphOf<D> graph{};
     std::uint64_t generation = 0;         ///< of the mapping that its addresses are valid for
     Counters counters;                    ///< of one launch
-    WorkObserver<D>* observer = nullptr;  ///< that was told of the capture
-    std::uint64_t observed = 0;           ///< its name for the graph
+    typename MarkLog<D>::Captured marks;  ///< in it
     std::uint64_t clock = 0;              ///< StepProfiler::graphs() of one whose launches are timed; 0: they are not
 };
 
@@ -43,7 +41,7 @@ public:
     [[nodiscard]] Result<CapturedGraph<D>> capture(Stream stream, Begin&& begin, Body&& body)
         requires CapturingDevice<D>;
     /// Enqueues one pass. Does not block, unless the end of an earlier launch could not be recorded.
-    [[nodiscard]] Status launch(const CapturedGraph<D>& captured, Stream stream, PassTimer<D>& timer)
+    [[nodiscard]] Status launch(const CapturedGraph<D>& captured, Stream stream)
         requires CapturingDevice<D>;
     /// Records a point of the copy stream behind all launched graphs, and makes it the arrival of every storage.
     [[nodiscard]] Status resume();
@@ -75,8 +73,7 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
     for (StorageState& state : shared_->states) { arrivals.push_back(std::exchange(state.arrival, 0)); }
     const Counters before = shared_->counters;
     const ScheduleCursor::Place place = shared_->cursor.place();
-    WorkObserver<D>* const observer = shared_->observer;
-    if (observer != nullptr) { observer->capture_begins(); }
+    shared_->log.capture_begins();
     Status status = shared_->copy_scheduler.begin_capture(stream);
     std::optional<Result<GraphOf<D>>> graph;
     if (status) {
@@ -95,16 +92,16 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
     const Counters counted = shared_->counters - before;
     shared_->counters = before;
     shared_->cursor.go_to(place);
-    const std::uint64_t observed = observer != nullptr ? observer->capture_ends(status.has_value()) : 0;
+    const auto marks = shared_->log.capture_ends(status.has_value());
     if (!status) {
         if (graph && *graph) { static_cast<void>(shared_->device->destroy_graph(**graph).has_value()); }
         return status.error();
     }
-    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted, observer, observed};
+    return CapturedGraph<D>{**graph, decider.mapping_generation(), counted, marks};
 }
 
 template <Device D>
-Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, PassTimer<D>& timer)
+Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     requires CapturingDevice<D>
 {
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
@@ -113,22 +110,17 @@ Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, P
     auto consumer = copy_scheduler.consumer(stream);
     if (!consumer) { return consumer.error(); }
     GraphDecider& decider = *shared_->decider->graphs();
-    if (auto started = timer.start(*shared_->device, stream, shared_->decider->is_streaming()); !started) {
-        return started;
-    }
+    shared_->log.graph_comes(captured.marks, stream, shared_->decider->is_streaming());
     if (!has_run_) {
         if (auto ready = decider.before_graph(); !ready) { return ready; }
     }
     if (auto ordered = copy_scheduler.order_after_everything(*consumer); !ordered) { return ordered; }
-    WorkObserver<D>* const observer = shared_->observer;
-    if (observer != nullptr) { observer->graph_comes(observer == captured.observer ? captured.observed : 0, stream); }
     if (auto launched = shared_->device->launch(captured.graph, stream); !launched) { return launched; }
-    if (observer != nullptr) { observer->graph_launched(stream, captured.counters); }
+    shared_->log.graph_launched(captured.marks, stream, shared_->counters.passes, captured.counters);
     has_run_ = true;
     decider.graph_launched();
     shared_->last_pass = captured.counters;
     shared_->counters = shared_->counters + captured.counters;
-    if (shared_->events) { shared_->events->graph_launched(shared_->counters.passes - 1, captured.counters); }
     auto point = copy_scheduler.record_point(*consumer);
     if (!point) {
         has_lost_launch_ = true;
@@ -136,7 +128,6 @@ Status GraphRunner<D>::launch(const CapturedGraph<D>& captured, Stream stream, P
         shared_->keep_failure(point.error());
         return point.error();
     }
-    static_cast<void>(timer.stop(*shared_->device, stream).has_value());
     return {};
 }
 

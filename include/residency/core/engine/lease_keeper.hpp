@@ -11,7 +11,6 @@
 #include "residency/core/engine/lease_table.hpp"
 #include "residency/core/engine/schedule_cursor.hpp"
 #include "residency/core/engine/session_state.hpp"
-#include "residency/core/engine/step_profiler.hpp"
 #include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
 #include "residency/model/access_point.hpp"
@@ -26,7 +25,7 @@ class LeaseKeeper {
 public:
     using Stream = typename D::Stream;
 
-    LeaseKeeper(SessionState<D>& shared, StepProfiler<D>& profiler) : shared_{&shared}, profiler_{&profiler} {}
+    explicit LeaseKeeper(SessionState<D>& shared) : shared_{&shared} {}
 
     /// The access point of the next lease, to be written before hold().
     [[nodiscard]] AccessPoint& next_access() { return leases_.next().access; }
@@ -82,23 +81,8 @@ private:
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
     /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records. `is_allowed`: the stream is not captured.
     [[nodiscard]] Status wait_for_arrival(LeaseId id, LeaseRecord& lease, ConsumerId consumer, bool is_allowed);
-    void tell(EventKind kind, LeaseId id, const LeaseRecord& lease, StorageId storage) const noexcept {
-        shared_->events->of_lease(kind, lease.access, id.value(), storage);
-    }
-    RESIDENCY_DETAIL_COLD void tell_began(LeaseId id, const LeaseRecord& lease) const noexcept {
-        tell(EventKind::lease_began, id, lease, lease.storages.empty() ? no_storage : lease.storages.front());
-    }
-    RESIDENCY_DETAIL_COLD void tell_ended(LeaseId id, const LeaseRecord& lease) const noexcept {
-        if (!lease.consumers.empty()) { tell(EventKind::lease_ended, id, lease, no_storage); }
-    }
-    /// A lease or a ticket came about. Also asks, and tells, what has arrived; where the device cannot be asked, a later call says so.
-    RESIDENCY_DETAIL_COLD void tell_held(LeaseId id, const LeaseRecord& lease,
-                                         const ScheduleCursor::Found& found) const noexcept {
-        if (shared_->is_eager()) { static_cast<void>(shared_->copy_scheduler.poll_arrivals().has_value()); }
-        if (found.has_diverged) {
-            shared_->events->diverged(lease.access, lease.storages.empty() ? no_storage : lease.storages.front());
-        }
-        if (!lease.consumers.empty()) { tell_began(id, lease); }
+    [[nodiscard]] static StorageId first_of(const LeaseRecord& lease) noexcept {
+        return lease.storages.empty() ? no_storage : lease.storages.front();
     }
     /// Why a wait for a storage is one for a demand miss; unset: it is not.
     [[nodiscard]] std::optional<StallCause> miss_of(StorageId storage) const noexcept {
@@ -120,22 +104,15 @@ private:
         for (const StorageId storage : lease.storages) {
             if (shared_->states[index(storage)].arrival == arrival) { last = storage; }
         }
-        const bool is_timed = shared_->stalls && shared_->is_eager();
-        if (is_timed && !is_allowed) {
+        MarkLog<D>& log = shared_->log;
+        if (log.times_waits() && !is_allowed) {
             if (auto allowed = copy_scheduler.refuse_capture(consumer); !allowed) { return allowed; }
             is_allowed = true;
         }
         const Stream stream = copy_scheduler.stream_of(consumer);
-        if (shared_->events) { tell(EventKind::wait_began, id, lease, last); }
-        if (is_timed) { shared_->stalls->wait_begins(stream); }
+        log.wait_begins(id.value(), lease.access, last, stream);
         auto waited = copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
-        if (is_timed) {
-            const AccessPoint& access = lease.access;
-            const StepRange none{UINT32_MAX, UINT32_MAX};
-            shared_->stalls->wait_ended(stream, {access.step == AccessPoint::nowhere ? none : access.range(), last,
-                                                 arrival, shared_->counters.passes, miss_of(last)});
-        }
-        if (shared_->events) { tell(EventKind::wait_ended, id, lease, last); }
+        log.wait_ended(id.value(), lease.access, last, stream, arrival, shared_->counters.passes, miss_of(last));
         return waited;
     }
 
@@ -154,7 +131,6 @@ private:
     }
 
     SessionState<D>* shared_;
-    StepProfiler<D>* profiler_;
     LeaseTable leases_;
     std::uint64_t pass_ = 0;        // that acquired last
     std::uint32_t open_steps_ = 0;  // leases of whole steps on a stream that this pass acquired
@@ -182,13 +158,11 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     }
     LeaseRecord& lease = leases_.next();
     const AccessPoint& access = lease.access;
-    WorkObserver<D>* const observer = shared_->pass_observer();
-    if (observer != nullptr && stream) { observer->read_comes(*stream); }
     if (std::exchange(pass_, shared_->counters.passes) != shared_->counters.passes) {
         open_steps_ = 0;
         held_before_ = std::exchange(held_, {});
     }
-    const bool is_timed = profiler_->lease_comes(access, stream, open_steps_ > 0);
+    shared_->log.lease_comes(access, stream, open_steps_ > 0);
     const LeaseId id = leases_.open();
     lease.pass = pass_;
     lease.storages = storages;
@@ -209,11 +183,13 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
             return waited.error();
         }
     }
-    if (is_timed) { profiler_->lease_began(access, *stream); }
     shared_->cursor.go_to({access.step_index, access.step, found.base});
     shared_->counters.divergences += found.has_diverged ? 1U : 0U;
     ++shared_->counters.acquires;
-    if (shared_->events) [[unlikely]] { tell_held(id, lease, found); }
+    shared_->log.lease_began(id.value(), access, first_of(lease), stream, found.has_diverged, [&] {
+        // Where the device cannot be asked what has arrived, a later call says so.
+        if (shared_->is_eager()) { static_cast<void>(copy_scheduler.poll_arrivals().has_value()); }
+    });
     return id;
 }
 
@@ -247,12 +223,9 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
         if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }
     const bool was_ticket = lease->consumers.empty();
-    if (was_ticket) { profiler_->ticket_comes(); }
-    profiler_->interrupt();
-    WorkObserver<D>* const observer = shared_->pass_observer();
-    if (observer != nullptr) { observer->read_comes(stream); }
+    shared_->log.stream_comes(stream, was_ticket);
     auto waited = wait_for_arrival(id, *lease, *consumer, needs_record);
-    if (shared_->events && waited && was_ticket) { tell_began(id, *lease); }
+    if (waited && was_ticket) { shared_->log.ticket_began(id.value(), lease->access, first_of(*lease)); }
     return waited;
 }
 
@@ -260,7 +233,7 @@ template <Device D>
 Status LeaseKeeper<D>::wait_for(LeaseId id, typename D::Event event) {
     const LeaseRecord* const lease = leases_.find(id);
     if (lease == nullptr) { return ended_with_capture(); }
-    profiler_->interrupt();  // the step's time would hold that of the wait
+    shared_->log.interrupted();  // the step's time would hold that of the wait
     for (const ConsumerId consumer : lease->consumers) {
         const Stream stream = shared_->copy_scheduler.stream_of(consumer);
         if (auto waited = shared_->device->wait(stream, event); !waited) { return waited; }
@@ -289,11 +262,6 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     if (found == nullptr) { return; }
     const LeaseRecord& lease = *found;
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
-    std::optional<Stream> timed;
-    if (lease.access.is_whole && !lease.consumers.empty()) {
-        const Stream stream = copy_scheduler.stream_of(lease.consumers.front());
-        if (profiler_->lease_ends(lease.access, stream)) { timed = stream; }
-    }
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
     const std::uint32_t now = shared_->cursor.place().step;
@@ -301,9 +269,9 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
         lease.pass == pass_) {
         note_held(lease, now);
     }
-    WorkObserver<D>* const observer = shared_->pass_observer();
     for (const ConsumerId consumer : lease.consumers) {
-        if (observer != nullptr) { observer->read_ends(id.value(), copy_scheduler.stream_of(consumer)); }
+        shared_->log.lease_ends(id.value(), lease.access, copy_scheduler.stream_of(consumer),
+                                consumer == lease.consumers.front());
         if (!needs_record) {
             copy_scheduler.note_use(consumer);
         } else if (auto point = copy_scheduler.record_use(consumer, lease.storages); !point) {
@@ -315,8 +283,9 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     count(lease.storages, -1);
     if (!lease.consumers.empty()) { count_steps(lease, -1); }
     shared_->decider->released(lease.token, is_recorded);
-    if (timed) { profiler_->lease_ended(lease.access, *timed); }
-    if (shared_->events) [[unlikely]] { tell_ended(id, lease); }
+    if (!lease.consumers.empty()) {
+        shared_->log.lease_ended(id.value(), lease.access, copy_scheduler.stream_of(lease.consumers.front()));
+    }
     leases_.close(id);
 }
 
@@ -326,15 +295,14 @@ inline Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, C
     for (const StorageId storage : lease.storages) {
         arrival = (std::max)(arrival, shared_->states[index(storage)].arrival);
     }
-    auto waited = shared_->is_watched ? wait_watched(id, lease, consumer, arrival, is_allowed)
-                                      : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
+    auto waited = shared_->log.is_read() ? wait_watched(id, lease, consumer, arrival, is_allowed)
+                                         : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
     if (!waited) { return waited; }
     const Stream stream = shared_->copy_scheduler.stream_of(consumer);
-    WorkObserver<D>* const observer = shared_->pass_observer();
-    if (observer != nullptr) { observer->read_begins({id.value(), lease.access, lease.storages, stream, arrival}); }
+    shared_->log.reads({id.value(), lease.access, lease.storages, stream, arrival});
     if (shared_->unpacks) {
         if (auto unpacked = shared_->decider->unpack(lease.storages, consumer); !unpacked) {
-            if (observer != nullptr) { observer->read_ends(id.value(), stream); }
+            shared_->log.lease_failed(id.value(), stream);
             return unpacked;
         }
     }

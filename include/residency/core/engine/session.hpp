@@ -27,10 +27,7 @@
 #include "residency/core/engine/suspension.hpp"
 #include "residency/core/engine/transport_interface.hpp"
 #include "residency/core/measure/event.hpp"
-#include "residency/core/measure/event_hook.hpp"
 #include "residency/core/measure/learning_report.hpp"
-#include "residency/core/measure/pass_timer.hpp"
-#include "residency/core/measure/stall_clock.hpp"
 #include "residency/core/measure/stalls.hpp"
 #include "residency/core/measure/statistics.hpp"
 #include "residency/core/measure/work_observer.hpp"
@@ -82,7 +79,6 @@ public:
     ~Session() {
         RESIDENCY_ASSERT(captured_passes_ == 0, "end every CapturedPass before the Residency that it was captured of");
         close();
-        if (shared_.observer != nullptr) { shared_.observer->detach(); }
         if constexpr (requires { shared_.device->users(); }) { shared_.device->users().remove(); }
     }
 
@@ -178,7 +174,7 @@ public:
     void captured_pass_ends(const CapturedGraph<D>& captured) noexcept {
         --captured_passes_;
         static_cast<void>(shared_.device->destroy_graph(captured.graph).has_value());
-        if (captured.observer != nullptr) { captured.observer->graph_ends(captured.observed); }
+        shared_.log.graph_ends(captured.marks);
     }
     /// Counts the changes of the mapping. Precondition: the composition supports graphs.
     [[nodiscard]] std::uint64_t mapping_generation() const noexcept {
@@ -221,17 +217,18 @@ public:
     [[nodiscard]] Statistics statistics() const;
     /// By step, of the last pass that was timed and is complete; empty unless stalls are timed.
     [[nodiscard]] std::span<const Stalls> step_stalls() const noexcept {
-        return shared_.stalls ? shared_.stalls->by_step() : std::span<const Stalls>{};
+        const StallClock* const stalls = shared_.log.stalls();
+        return stalls != nullptr ? stalls->by_step() : std::span<const Stalls>{};
     }
     [[nodiscard]] const std::optional<Error>& failure() const noexcept { return shared_.failure; }
     /// Tells the handler of events what failed, if it did. Returns what it got.
     template <class R>
     [[nodiscard]] R report_if_failed(R result) {
-        if (!result && shared_.events) { shared_.events->failed(result.error()); }
+        if (!result) { shared_.log.failed(result.error()); }
         return result;
     }
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error report(Error error) {
-        if (shared_.events) { shared_.events->failed(error); }
+        shared_.log.failed(error);
         return error;
     }
     [[nodiscard]] const Catalog& catalog() const noexcept { return shared_.catalog; }
@@ -262,7 +259,7 @@ private:
     Session(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider)
         : settings_{std::move(settings)},
           profiler_{shared_, settings_.learn_threshold},
-          leases_{shared_, profiler_},
+          leases_{shared_},
           graphs_{shared_, leases_},
           suspension_{shared_},
           budget_{shared_, settings_.budget, settings_.reserve_bytes} {
@@ -299,6 +296,7 @@ private:
     [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
                                        const ScheduleCursor::Found& found, std::optional<Stream> stream) {
         auto lease = leases_.hold(storages, copy_storages, found, stream);
+        tell_memory();
         if (!lease) { return budget_.of_whole(lease.error()); }
         return lease;
     }
@@ -311,7 +309,7 @@ private:
     [[nodiscard]] std::span<const StorageId> distinct_storages(std::span<const WeightId> weights);
     /// Precondition of every call that changes something.
     void check_caller() const noexcept {
-        RESIDENCY_ASSERT(!shared_.events || !shared_.events->is_telling(),
+        RESIDENCY_ASSERT(!shared_.log.is_telling(),
                          "a handler of events must not call the Residency that it is told of");
     }
     /// An error where the device memory is given back.
@@ -336,7 +334,7 @@ private:
     [[nodiscard]] Result<bool> adopt_learned(Schedule schedule);
     [[nodiscard]] LearningReport learning_report() const;
     void tell_memory() {
-        if (auto* observer = shared_.pass_observer()) { observer->holds(budget_.held_bytes(), budget().bytes); }
+        if (shared_.log.is_observed()) { shared_.log.holds(budget_.held_bytes(), budget().bytes); }
     }
     [[nodiscard]] bool is_recording() const noexcept {
         return settings_.record || (shared_.order.is_recording() && shared_.decider->is_streaming());
@@ -354,7 +352,6 @@ private:
     Suspension<D> suspension_;
     BudgetControl<D> budget_;
     ResidentStore<D> residents_;
-    PassTimer<D> timer_;
     PassEnds pass_ends_;
 
     std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
@@ -427,7 +424,6 @@ Status Session<D>::begin_pass(Stream stream) {
         if (auto recovered = shared_.recover_failed_calls(); !recovered) { return recovered; }
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
-        shared_.collect_stalls();
         if (auto learned = learn(false); !learned) { return learned; }
         if (auto polled = copy_scheduler.begin_pass(); !polled) { return polled; }
     }
@@ -435,11 +431,7 @@ Status Session<D>::begin_pass(Stream stream) {
     if (!consumer) { return consumer.error(); }
     const bool repeats_one_shot = !schedule().empty() && !schedule().is_cyclic() && shared_.counters.passes > 0;
     if (auto prepared = decider.prepare_pass({repeats_one_shot, *is_captured}); !prepared) { return prepared; }
-    if (!*is_captured) {
-        if (auto started = timer_.start(*shared_.device, stream, decider.is_streaming()); !started) { return started; }
-    }
     start_pass(*consumer, *is_captured ? PassMode::foreign_captured : PassMode::eager);
-    profiler_.pass_began(stream);
     return {};
 }
 
@@ -459,12 +451,8 @@ Status Session<D>::end_pass() {
             note(copy_scheduler.join_streams(pass_consumer_, id));
         }
     }
-    if (shared_.is_eager()) {
-        note(timer_.stop(*shared_.device, pass_stream()));
-        if (shared_.stalls) { shared_.stalls->pass_ended(pass_stream()); }
-    }
+    note(shared_.log.pass_ends(pass_stream()));
     note(copy_scheduler.transport_status());
-    note(profiler_.pass_ended(pass_stream()));
     if (shared_.is_eager()) {
         pass_ends_.note(shared_.cursor.pass_end());
         note(expect_steps(shared_.decider->is_streaming() ? pass_ends_.expected() : schedule().size()));
@@ -472,16 +460,12 @@ Status Session<D>::end_pass() {
     shared_.decider->pass_ended();
     ++shared_.counters.passes;
     shared_.last_pass = shared_.counters - before_pass_;
-    if (auto* observer = shared_.pass_observer()) { observer->pass_ends(pass_stream(), shared_.last_pass); }
-    tell_memory();
     recorded_.swap(recording_);
     if (shared_.is_eager()) { note(budget_.reclaim_pending()); }
-    if (shared_.events && shared_.is_eager()) { note(copy_scheduler.poll_arrivals()); }
+    if (shared_.log.has_handler() && shared_.is_eager()) { note(copy_scheduler.poll_arrivals()); }
     shared_.keep_failure(status);
-    if (shared_.events) {
-        shared_.events->pass_ended(shared_.last_pass);
-        if (shared_.pass_mode == PassMode::foreign_captured) { shared_.events->mute(false); }
-    }
+    shared_.log.pass_ended(pass_stream(), shared_.last_pass);
+    tell_memory();
     return status;
 }
 
@@ -497,10 +481,10 @@ Status Session<D>::wait_in_pass() {
     }
     ++shared_.counters.host_waits;
     if (shared_.decider->is_speculative()) {
-        const auto here = timer_.spare_event();
-        if (auto recorded = device.record(here, pass_stream()); !recorded) { return recorded; }
+        const auto here = shared_.copy_scheduler.record_point(pass_consumer_);
+        if (!here) { return here.error(); }
         while (shared_.decider->send_speculative(shared_.cursor.now())) {
-            const auto is_complete = device.is_complete(here);
+            const auto is_complete = shared_.copy_scheduler.is_reached(pass_consumer_, *here);
             if (!is_complete) { return is_complete.error(); }
             if (*is_complete) { return {}; }
         }
@@ -521,7 +505,6 @@ Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Strea
     const Schedule::Step& declared = schedule()[step];
     auto lease = hold(declared.storages, false, found, stream);
     if (lease) { record_step(declared.weights); }
-    tell_memory();
     return lease;
 }
 
@@ -545,7 +528,6 @@ Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<
         return lease.error().in("steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) + ")");
     }
     for (std::uint32_t step = range.first; step < range.last; ++step) { record_step(schedule()[step].weights); }
-    tell_memory();
     return lease;
 }
 
@@ -571,7 +553,6 @@ Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, s
     }
     auto lease = hold(wanted, !is_single, found, stream);
     if (lease) { record_step(weights); }
-    tell_memory();
     return lease;
 }
 
@@ -616,13 +597,11 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Timing timing, Body&
         auto consumer = shared_.copy_scheduler.consumer(on);
         if (!consumer) { return consumer.error(); }
         start_pass(*consumer, PassMode::captured);
-        profiler_.pass_began(on);
         return {};
     };
     std::optional<typename StepProfiler<D>::Progress> learned_before;
     if (timing == Timing::on) { learned_before = profiler_.begin_graph(); }
     auto graph = graphs_.capture(stream, begin, body);
-    if (shared_.events) { shared_.events->mute(false); }
     if (graph) {
         if (profiler_.is_in_graph()) {
             graph->clock = profiler_.graphs();
@@ -660,11 +639,8 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
                      "graph"};
     }
     if (auto recovered = shared_.recover_failed_calls(); !recovered) { return recovered; }
-    if (captured.clock == 0) { return graphs_.launch(captured, stream, timer_); }
-    profiler_.await_graph();
-    auto launched = graphs_.launch(captured, stream, timer_);
-    if (launched) { profiler_.graph_launched(); }
-    return launched;
+    captured.clock != 0 ? profiler_.await_graph() : profiler_.collect();
+    return graphs_.launch(captured, stream);
 }
 
 template <Device D>
@@ -683,7 +659,7 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
     auto changed = is_suspended ? budget_.set_while_suspended(std::move(*resolved))
                                 : budget_.set(std::move(*resolved), held_bytes);
     if (changed && !is_suspended) { profiler_.graphs_are_stale(); }
-    if (changed && shared_.events) { shared_.events->budget_changed(*changed); }
+    if (changed) { shared_.log.budget_changed(*changed); }
     return changed;
 }
 
@@ -784,7 +760,7 @@ Status Session<D>::set_schedule(Schedule schedule) {
 template <Device D>
 Status Session<D>::change_schedule(Schedule schedule) {
     if (auto drained = shared_.drain(); !drained) { return drained; }
-    shared_.collect_stalls();
+    profiler_.collect();
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
     if (auto expected = expect_all_steps(); !expected) { return expected; }
     if (auto prepared = prepare_decider(schedule); !prepared) { return prepared; }
@@ -798,7 +774,7 @@ Status Session<D>::change_schedule(Schedule schedule) {
     auto ordered = set_order();
     if (ordered) {
         pass_ends_.start(this->schedule().size());
-        if (shared_.stalls) { shared_.stalls->start(this->schedule().size()); }
+        if (auto* stalls = shared_.log.stalls()) { stalls->start(this->schedule().size()); }
         return {};
     }
     shared_.cursor = cursor_before;
@@ -823,7 +799,6 @@ template <Device D>
 Status Session<D>::drain() {
     check_caller();
     if (auto drained = shared_.drain(); !drained) { return drained; }
-    shared_.collect_stalls();
     profiler_.collect();
     if (suspension_.is_suspended()) { return budget_.reclaim_pending(); }
     Decider<D>& decider = *shared_.decider;
@@ -845,13 +820,7 @@ Status Session<D>::observe(WorkObserver<D>* observer) {
                      "an observer comes and goes between passes, when no lease is open: end the pass and every lease "
                      "before"};
     }
-    if (shared_.observer != nullptr) { shared_.observer->detach(); }
-    shared_.observer = observer;
-    shared_.copy_scheduler.observe(observer);
-    if (observer != nullptr) {
-        observer->attach();
-        observer->observes(shared_.catalog);
-    }
+    shared_.log.observe(observer, shared_.catalog);
     return {};
 }
 
@@ -875,8 +844,8 @@ Statistics Session<D>::statistics() const {
     result.streaming = decider.is_streaming();
     result.pass_steps = shared_.cursor.expected_steps();
     result.learning = learning_report();
-    if (shared_.stalls) { result.stalls = shared_.stalls->statistics(); }
-    result.pass_time = timer_.last(*shared_.device);
+    if (const auto* stalls = shared_.log.stalls()) { result.stalls = stalls->statistics(); }
+    result.pass_time = shared_.log.pass_time();
     result.bound = decider.bound();
     result.held_lease = leases_.held_lease();
     return result;
@@ -894,7 +863,7 @@ Status Session<D>::prepare() {
     given_ = *schedule;
     const Catalog& catalog = shared_.catalog;
     shared_.cursor.open(catalog, std::move(*schedule), settings_.strict);
-    if (shared_.stalls) { shared_.stalls->start(this->schedule().size()); }
+    if (auto* stalls = shared_.log.stalls()) { stalls->start(this->schedule().size()); }
     pass_ends_.start(this->schedule().size());
     const std::size_t storages = catalog.storages().size();
     shared_.states.resize(storages);
@@ -916,21 +885,16 @@ Status Session<D>::prepare() {
 
 template <Device D>
 Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
+    MarkLog<D>& log = shared_.log;
+    if (auto opened = log.open(*shared_.device); !opened) { return opened; }
     if (settings_.on_event) {
-        shared_.events = std::make_unique<EventHook>(
-            std::exchange(settings_.on_event, nullptr), shared_.catalog, shared_.schedule(), shared_.failure,
-            [](const void* device) { return static_cast<const D*>(device)->host_time(); }, shared_.device);
-        shared_.copy_scheduler.tell(*shared_.events);
+        log.tell(std::exchange(settings_.on_event, nullptr), shared_.catalog, shared_.schedule(), shared_.failure);
     }
-    if (settings_.time_stalls) {
-        shared_.stalls = std::make_unique<StallClock<D>>(*shared_.device, shared_.counters.dropped_prefetches);
-        shared_.copy_scheduler.time(*shared_.stalls);
-    }
-    shared_.is_watched = shared_.events || shared_.stalls;
+    if (settings_.time_stalls) { log.time_stalls(shared_.counters.dropped_prefetches); }
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     if (auto opened = copy_scheduler.open(*shared_.device, shared_.stored, std::move(transport), initial_events,
-                                          shared_.counters.host_waits);
+                                          shared_.counters.host_waits, log);
         !opened) {
         return opened;
     }
@@ -943,16 +907,15 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.poison = settings_.poison;
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;
-    context.events = shared_.events.get();
+    context.events = log.hook();
     if (auto opened = shared_.decider->open(context, requirements_, budget_.decider_cap_bytes()); !opened) {
         return budget_.why_not_taken(budget(), opened.error());
     }
     shared_.unpacks = shared_.decider->unpacks();
     if (auto viewed = residents_.view_host_storages(shared_); !viewed) { return viewed; }
-    if (auto opened = timer_.open(*shared_.device); !opened) { return opened; }
     if (settings_.learn && shared_.decider->makes_plans()) {
         profiler_.begin();
-        if (auto watched = copy_scheduler.watch_link(); !watched) { return watched; }
+        log.watch_link();
     }
     if (auto brought = residents_.bring_residents(shared_); !brought) {
         return budget_.why_not_taken(budget(), brought.error());
@@ -964,11 +927,11 @@ template <Device D>
 void Session<D>::close() noexcept {
     RESIDENCY_ASSERT(leases_.open_leases() == 0, "end every lease before the Residency");
     RESIDENCY_ASSERT(!shared_.is_pass_open, "end the pass before the Residency");
-    if (shared_.events) { shared_.events->close(); }
+    shared_.log.close_handler();
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     if (copy_scheduler.is_open() && !copy_scheduler.drain_all() && !copy_scheduler.drain_device()) {
         shared_.decider->abandon();
-        if (shared_.stalls) { shared_.stalls->abandon(); }
+        shared_.log.abandon();
         copy_scheduler.abandon();
         copy_scheduler.close();
         return;
@@ -976,9 +939,7 @@ void Session<D>::close() noexcept {
     shared_.decider->close();
     residents_.close(*shared_.device);
     suspension_.close();
-    profiler_.end();
-    if (shared_.stalls) { shared_.stalls->close(); }
-    timer_.close(*shared_.device);
+    shared_.log.close();
     copy_scheduler.close();
 }
 
@@ -1024,18 +985,13 @@ void Session<D>::start_pass(ConsumerId consumer, PassMode mode) {
     pass_consumer_ = consumer;
     shared_.pass_mode = mode;
     shared_.is_pass_open = true;
-    if (auto* observer = shared_.pass_observer()) {
-        observer->pass_begins(shared_.copy_scheduler.stream_of(consumer), schedule());
-    }
+    shared_.log.pass_begins(pass_stream(), mode, shared_.counters.passes, schedule(), shared_.decider->is_streaming());
     tell_memory();
     before_pass_ = shared_.counters;
     shared_.cursor.begin_pass(shared_.counters.passes == 0);
     recording_.clear();
-    if (shared_.events) {
-        shared_.events->mute(mode != PassMode::eager);
-        shared_.events->pass_began(shared_.counters.passes);
-    }
     shared_.decider->pass_began(shared_.cursor.now());
+    shared_.log.pass_began(pass_stream(), profiler_.wants_pass());
 }
 
 template <Device D>
@@ -1063,9 +1019,7 @@ Status Session<D>::learn(bool at_once) {
         profiler_.restart();
         return {};
     }
-    const auto rate = shared_.copy_scheduler.link_rate();
-    shared_.keep_failure(rate ? Status{} : Status{rate.error()});
-    if (rate && shared_.decider->correct_link(*rate)) {
+    if (shared_.decider->correct_link(shared_.log.link_rate())) {
         if (auto adopted = adopt_learned(Schedule{schedule()}); !adopted) { return adopted.error(); }
     }
     auto timed = profiler_.propose(shared_.decider->planned_step_seconds(), at_once);

@@ -13,10 +13,8 @@
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/engine/order_learner.hpp"
 #include "residency/core/engine/schedule_cursor.hpp"
-#include "residency/core/measure/event_hook.hpp"
-#include "residency/core/measure/stall_clock.hpp"
+#include "residency/core/measure/mark_log.hpp"
 #include "residency/core/measure/statistics.hpp"
-#include "residency/core/measure/work_observer.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
@@ -25,13 +23,6 @@
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
-
-/// Whether work of a pass runs, or is recorded.
-enum class PassMode : std::uint8_t {
-    eager,             ///< it runs
-    captured,          ///< recorded by Session::capture
-    foreign_captured,  ///< recorded by a capture of the caller, with everything resident
-};
 
 /// A device's graphs; nothing on a device that cannot capture.
 template <Device D>
@@ -64,22 +55,15 @@ struct SessionState {
     OrderLearner order;            ///< where the schedule comes from
     std::optional<Error> failure;  ///< the first failure that no call could report
     bool is_pass_open = false;
-    bool unpacks = false;                   ///< leases unpack what they cover: Decider::unpack
-    PassMode pass_mode = PassMode::eager;   ///< of the pass that is open, or of the last one
-    WorkObserver<D>* observer = nullptr;    ///< null: nobody observes
-    std::unique_ptr<EventHook> events;      ///< null: nobody is told
-    std::unique_ptr<StallClock<D>> stalls;  ///< null: nothing is timed
-    bool is_watched = false;                ///< events are told, or stalls timed
+    bool unpacks = false;                  ///< leases unpack what they cover: Decider::unpack
+    PassMode pass_mode = PassMode::eager;  ///< of the pass that is open, or of the last one
+    MarkLog<D> log;                        ///< what is told of all this
 
     [[nodiscard]] const Schedule& schedule() const noexcept { return cursor.schedule(); }
     [[nodiscard]] bool is_eager() const noexcept { return pass_mode == PassMode::eager; }
-    /// Who is told of the work of passes such as the one that is open, or the last one; null: nobody.
-    [[nodiscard]] WorkObserver<D>* pass_observer() const noexcept {
-        return pass_mode == PassMode::foreign_captured ? nullptr : observer;
-    }
     void keep_failure(const Error& error) {
         if (!failure) { failure = error; }
-        if (events) { events->failed(error); }
+        log.failed(error);
     }
     /// Keeps the failure of an operation that goes on without what failed.
     void keep_failure(const Status& status) {
@@ -134,14 +118,8 @@ struct SessionState {
         return unread.empty() && copy_scheduler.transport_status() ? Status{} : drain();
     }
 
-    /// Reads the stalls that are complete. What fails costs a measurement.
-    void collect_stalls() {
-        if (!stalls) { return; }
-        keep_failure(stalls->collect(decider->planned_step_seconds(), [&](const typename StallClock<D>::Stall& stall) {
-            if (!events) { return; }
-            events->stalled(stall.wait.pass, stall.wait.steps, stall.wait.storage, stall.time, stall.cause);
-        }));
-    }
+    /// Reads what was measured and is complete. What fails costs a measurement.
+    void collect() { keep_failure(log.collect(decider->planned_step_seconds())); }
 
 private:
     /// Enqueues the copies of what is unread where it lies. Precondition: drained.

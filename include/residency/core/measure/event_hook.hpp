@@ -84,9 +84,8 @@ public:
     }
 
     void copy_began(std::span<const transport::Fetch> copies) noexcept { tell_copies(EventKind::copy_began, copies); }
-    /// `arrival`: the point of the copy stream behind them; unset: `error` says why.
-    void copy_ended(std::span<const transport::Fetch> copies, std::optional<std::uint64_t> arrival,
-                    const Error* error) noexcept;
+    /// `arrival`: the point of the copy stream behind them.
+    void copy_ended(std::span<const transport::Fetch> copies, const Result<std::uint64_t>& arrival) noexcept;
     /// Tells what has arrived of the copies so far. Not called while muted.
     template <class HasArrived>
     void tell_arrivals(const HasArrived& has_arrived) noexcept {

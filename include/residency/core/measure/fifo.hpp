@@ -18,6 +18,8 @@ public:
     [[nodiscard]] std::size_t size() const noexcept { return items_.size() - first_; }
     /// Precondition: not empty.
     [[nodiscard]] const T& front() const noexcept { return items_[first_]; }
+    /// From front(). Precondition: number < size().
+    [[nodiscard]] const T& operator[](std::size_t number) const noexcept { return items_[first_ + number]; }
     void push(const T& item) {
         if (items_.size() == items_.capacity() && first_ > items_.size() / 2) {
             items_.erase(items_.begin(), items_.begin() + static_cast<std::ptrdiff_t>(first_));

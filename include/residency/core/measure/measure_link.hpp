@@ -11,13 +11,12 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 
+#include "residency/core/measure/mark.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/number.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
@@ -76,83 +75,39 @@ private:
     std::size_t created_ = 0;  // events
 };
 
-/// Times long calls of copies that a Residency makes, one at a time, so that a link that was busy while it was measured is not planned for ever.
-/// After `most_calls` calls nothing is recorded any more.
-template <Device D>
+/// Says how fast long calls of copies are that a Residency makes, timed one at a time, so that a link that was busy while it was measured
+/// is not planned for ever. After `most_calls` calls none is wanted any more.
 class LinkWatch {
 public:
-    using Stream = typename D::Stream;
-
     /// Shorter calls say more of the latency than of the rate.
     static constexpr std::uint64_t least_bytes = std::uint64_t{4} << 20;
     static constexpr std::uint32_t most_calls = 64;
 
-    [[nodiscard]] Status open(D& device) {
-        for (auto& event : events_) {
-            auto created = device.create_event(Timing::on);
-            if (!created) {
-                close(device);
-                return created.error();
-            }
-            event = *created;
+    /// A call of copies begins. Whether its marks are to be read.
+    [[nodiscard]] bool begin_call(std::uint64_t bytes) noexcept {
+        if (is_timed_ || calls_ == most_calls || bytes < least_bytes) { return false; }
+        return is_timed_ = true;
+    }
+    /// Reads the next mark of a call that was wanted.
+    void read(const Mark& mark) noexcept {
+        if (mark.point == Point::copies_begin) {
+            start_ = mark.time;
+            return;
         }
-        state_ = State::idle;
-        return {};
-    }
-    void close(D& device) noexcept {
-        for (auto& event : events_) {
-            if (event) { static_cast<void>(device.destroy_event(*event).has_value()); }
+        is_timed_ = false;
+        if (!start_ || !mark.time || mark.bytes == 0) { return; }
+        ++calls_;
+        if (*mark.time > *start_) {
+            per_byte_.add(std::chrono::duration<double>(*mark.time - *start_).count() /
+                          static_cast<double>(mark.bytes));
         }
-        abandon();
-    }
-    /// Forgets the events without a device call.
-    void abandon() noexcept {
-        events_ = {};
-        state_ = State::closed;
-    }
-
-    /// Around a call. What fails costs a measurement.
-    /// @{
-    void begins(D& device, std::span<const transport::Fetch> fetches, Stream stream) noexcept {
-        if (state_ != State::idle) { return; }
-        bytes_ = 0;
-        for (const transport::Fetch& fetch : fetches) { bytes_ += fetch.bytes; }
-        if (bytes_ >= least_bytes && device.record(*events_[0], stream)) { state_ = State::begun; }
-    }
-    void ended(D& device, Stream stream) noexcept {
-        if (state_ != State::begun) { return; }
-        state_ = device.record(*events_[1], stream) ? State::ended : State::idle;
-    }
-    /// @}
-    /// Reads the call that was timed, if it is complete. Does not block.
-    [[nodiscard]] Status collect(D& device) {
-        if (state_ != State::ended) { return {}; }
-        const auto done = device.is_complete(*events_[1]);
-        if (done && !*done) { return {}; }
-        state_ = State::idle;
-        if (!done) { return done.error(); }
-        const auto time = device.elapsed(*events_[0], *events_[1]);
-        if (!time) { return time.error(); }
-        if (time->count() > 0) {
-            per_byte_.add(std::chrono::duration<double>(*time).count() / static_cast<double>(bytes_));
-        }
-        if (++calls_ == most_calls) { close(device); }
-        return {};
     }
     /// Bytes per second that two calls have reached; 0: none yet.
     [[nodiscard]] double bytes_per_second() const noexcept { return 1 / per_byte_.second; }
 
 private:
-    enum class State : std::uint8_t {
-        closed,
-        idle,
-        begun,
-        ended,  // to be read
-    };
-
-    State state_ = State::closed;
-    std::array<std::optional<typename D::Event>, 2> events_;
-    std::uint64_t bytes_ = 0;  // of the call that is timed
+    bool is_timed_ = false;  // a call, whose end is not read yet
+    std::optional<std::chrono::nanoseconds> start_;
     std::uint32_t calls_ = 0;  // that were read
     Shortest per_byte_;        // seconds
 };

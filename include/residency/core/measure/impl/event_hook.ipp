@@ -17,19 +17,17 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 RESIDENCY_INLINE void EventHook::copy_ended(std::span<const transport::Fetch> copies,
-                                            std::optional<std::uint64_t> arrival, const Error* error) noexcept {
-    tell_copies(EventKind::copy_ended, copies, error);
+                                            const Result<std::uint64_t>& arrival) noexcept {
+    tell_copies(EventKind::copy_ended, copies, arrival ? nullptr : &arrival.error());
     if (!arrival || is_muted_ || !handler_) { return; }
     for (const transport::Fetch& copy : copies) { pending_.push({*arrival, copy.storage, copy.bytes}); }
 }
 
 RESIDENCY_INLINE void EventHook::tell_copies(EventKind kind, std::span<const transport::Fetch> copies,
                                              const Error* error) noexcept {
-    std::uint64_t bytes = 0;
-    for (const transport::Fetch& copy : copies) { bytes += copy.bytes; }
     tell({.kind = kind,
           .storage = copies.empty() ? no_storage : copies.front().storage,
-          .bytes = bytes,
+          .bytes = transport::bytes_of(copies),
           .copies = copies,
           .error = error});
 }
