@@ -25,6 +25,7 @@
 #define RESIDENCY_DETAIL_PRESETS(EXTERN, D)                                                                            \
     EXTERN template class residency::core::Session<D>;                                                                 \
     EXTERN template class residency::core::CopyScheduler<D>;                                                           \
+    EXTERN template class residency::core::MarkLog<D>;                                                                 \
     EXTERN template class residency::core::TransportAdapter<D, residency::transport::Pinned<D>>;                       \
     EXTERN template class residency::transport::Pinned<D>;                                                             \
     EXTERN template class residency::pool::Slab<D>;                                                                    \

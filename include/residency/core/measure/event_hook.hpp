@@ -46,12 +46,14 @@ public:
     /// The handler is not called any more.
     void close() noexcept { handler_ = nullptr; }
 
+    /// Completes an event and tells it.
+    void tell(Event event) noexcept;
+    void tell_copies(EventKind kind, std::span<const transport::Fetch> copies, const Error* error = nullptr) noexcept;
     void pass_began(std::uint64_t pass) noexcept {
         if (is_muted_) { return; }  // it is recorded, and does not run
         pass_ = pass;
         tell({.kind = EventKind::pass_began});
     }
-    void pass_ended(const Counters& counters) noexcept { tell({.kind = EventKind::pass_ended, .counters = &counters}); }
     void graph_launched(std::uint64_t pass, const Counters& counters) noexcept {
         pass_ = pass;
         tell({.kind = EventKind::graph_launched, .counters = &counters});
@@ -65,9 +67,6 @@ public:
     }
     void evicted(StorageId storage, std::uint64_t bytes) noexcept {
         tell({.kind = EventKind::evicted, .storage = storage, .bytes = bytes});
-    }
-    void budget_changed(const BudgetChange& change) noexcept {
-        tell({.kind = EventKind::budget_changed, .bytes = change.budget_bytes, .change = &change});
     }
     /// A stall was read. `pass`: the one in which it was, which may be over.
     void stalled(std::uint64_t pass, const StepRange& steps, StorageId storage, std::chrono::nanoseconds duration,
@@ -83,7 +82,6 @@ public:
         tell({.kind = EventKind::failed, .error = &error});
     }
 
-    void copy_began(std::span<const transport::Fetch> copies) noexcept { tell_copies(EventKind::copy_began, copies); }
     /// `arrival`: the point of the copy stream behind them.
     void copy_ended(std::span<const transport::Fetch> copies, const Result<std::uint64_t>& arrival) noexcept;
     /// Tells what has arrived of the copies so far. Not called while muted.
@@ -108,8 +106,6 @@ private:
     [[nodiscard]] static StepRange steps_of(const AccessPoint& access) noexcept {
         return access.step == AccessPoint::nowhere ? StepRange{Event::no_step, Event::no_step} : access.range();
     }
-    void tell_copies(EventKind kind, std::span<const transport::Fetch> copies, const Error* error = nullptr) noexcept;
-    void tell(Event event) noexcept;
 
     EventHandler handler_;
     const Catalog* catalog_;

@@ -145,7 +145,9 @@ public:
         if (hook_) { hook_->failed(error); }
     }
     void budget_changed(const BudgetChange& change) noexcept {
-        if (hook_) { hook_->budget_changed(change); }
+        if (hook_) {
+            hook_->tell({.kind = EventKind::budget_changed, .bytes = change.budget_bytes, .change = &change});
+        }
     }
     template <class HasArrived>
     void arrived(const HasArrived& has_arrived) noexcept {
@@ -191,7 +193,7 @@ public:
     void pass_ended(Stream stream, const Counters& pass) {
         if (auto* observer = observer_of_pass()) { observer->pass_ends(stream, pass); }
         if (!hook_) { return; }
-        hook_->pass_ended(pass);
+        hook_->tell({.kind = EventKind::pass_ended, .counters = &pass});
         if (mode_ == PassMode::foreign_captured) { hook_->mute(false); }
     }
 
@@ -289,6 +291,7 @@ public:
         capture_ = graphs_.back().get();
         if (observer_ != nullptr) { observer_->capture_begins(); }
     }
+    /// Or was not, because the capture failed.
     [[nodiscard]] Captured capture_ends(bool is_captured) {
         if (hook_) { hook_->mute(false); }
         measured_ = 0;
@@ -349,10 +352,12 @@ public:
     [[nodiscard]] std::optional<std::chrono::nanoseconds> pass_time() const {
         const Fifo<Entry>& work = lists_[0];
         const Entry* end = nullptr;
-        for (std::size_t i = work.size(); i-- > 0;) {
+        int asked = 0;  // a host that runs far ahead asks a few times only
+        for (std::size_t i = work.size(); i-- > 0 && asked < 5;) {
             const Entry& entry = work[i];
             if ((entry.mark.readers & Readers::passes) == 0 || !entry.event) { continue; }
             if (entry.mark.point == Point::pass_ends) {
+                ++asked;
                 const auto complete = device_->is_complete(*entry.event);
                 end = complete && *complete ? &entry : nullptr;
             } else if (end != nullptr) {
@@ -537,7 +542,8 @@ void MarkLog<D>::add_of_lease(Point point, const AccessPoint& access, std::optio
 
 template <Device D>
 void MarkLog<D>::copies_begin(Stream copy_stream, std::span<const transport::Fetch> copies, std::uint64_t arrival) {
-    if (hook_) { hook_->copy_began(copies); }  // before what is timed: the handler is the program's
+    // Before what is timed: the handler is the program's.
+    if (hook_) { hook_->tell_copies(EventKind::copy_began, copies); }
     if (observer_ != nullptr) { observer_->copies_begin(copy_stream); }
     call_readers_ = 0;
     if (capture_) { return; }
