@@ -162,7 +162,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         open_steps_ = 0;
         held_before_ = std::exchange(held_, {});
     }
-    shared_->log.lease_comes(access, stream, open_steps_ > 0);
+    if (shared_->log.is_read()) [[unlikely]] { shared_->log.lease_comes(access, stream, open_steps_ > 0); }
     const LeaseId id = leases_.open();
     lease.pass = pass_;
     lease.storages = storages;
@@ -186,10 +186,12 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
     shared_->cursor.go_to({access.step_index, access.step, found.base});
     shared_->counters.divergences += found.has_diverged ? 1U : 0U;
     ++shared_->counters.acquires;
-    shared_->log.lease_began(id.value(), access, first_of(lease), stream, found.has_diverged, [&] {
-        // Where the device cannot be asked what has arrived, a later call says so.
-        if (shared_->is_eager()) { static_cast<void>(copy_scheduler.poll_arrivals().has_value()); }
-    });
+    if (shared_->log.is_read()) [[unlikely]] {
+        shared_->log.lease_began(id.value(), access, first_of(lease), stream, found.has_diverged, [&] {
+            // Where the device cannot be asked what has arrived, a later call says so.
+            if (shared_->is_eager()) { static_cast<void>(copy_scheduler.poll_arrivals().has_value()); }
+        });
+    }
     return id;
 }
 
@@ -269,9 +271,12 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
         lease.pass == pass_) {
         note_held(lease, now);
     }
+    const bool is_read = shared_->log.is_read();
     for (const ConsumerId consumer : lease.consumers) {
-        shared_->log.lease_ends(id.value(), lease.access, copy_scheduler.stream_of(consumer),
-                                consumer == lease.consumers.front());
+        if (is_read) [[unlikely]] {
+            shared_->log.lease_ends(id.value(), lease.access, copy_scheduler.stream_of(consumer),
+                                    consumer == lease.consumers.front());
+        }
         if (!needs_record) {
             copy_scheduler.note_use(consumer);
         } else if (auto point = copy_scheduler.record_use(consumer, lease.storages); !point) {
@@ -283,7 +288,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     count(lease.storages, -1);
     if (!lease.consumers.empty()) { count_steps(lease, -1); }
     shared_->decider->released(lease.token, is_recorded);
-    if (!lease.consumers.empty()) {
+    if (is_read && !lease.consumers.empty()) [[unlikely]] {
         shared_->log.lease_ended(id.value(), lease.access, copy_scheduler.stream_of(lease.consumers.front()));
     }
     leases_.close(id);
@@ -299,7 +304,9 @@ inline Status LeaseKeeper<D>::wait_for_arrival(LeaseId id, LeaseRecord& lease, C
                                          : shared_->copy_scheduler.stream_wait_arrival(consumer, arrival, is_allowed);
     if (!waited) { return waited; }
     const Stream stream = shared_->copy_scheduler.stream_of(consumer);
-    shared_->log.reads({id.value(), lease.access, lease.storages, stream, arrival});
+    if (shared_->log.is_read()) [[unlikely]] {
+        shared_->log.reads({id.value(), lease.access, lease.storages, stream, arrival});
+    }
     if (shared_->unpacks) {
         if (auto unpacked = shared_->decider->unpack(lease.storages, consumer); !unpacked) {
             shared_->log.lease_failed(id.value(), stream);

@@ -198,13 +198,13 @@ public:
     }
 
     /// A lease is about to be acquired; without a stream, a ticket. `overlaps`: another lease of steps is open.
-    void lease_comes(const AccessPoint& access, std::optional<Stream> stream, bool overlaps) {
-        if (!is_read_) [[likely]] { return; }
+    RESIDENCY_DETAIL_COLD void lease_comes(const AccessPoint& access, std::optional<Stream> stream, bool overlaps) {
+        if (!is_read_) { return; }
         if (auto* observer = observer_of_pass(); observer != nullptr && stream) { observer->read_comes(*stream); }
         add_of_lease(Point::lease_comes, access, stream, overlaps);
     }
     /// A lease comes to another stream, or a ticket to its first one.
-    void stream_comes(Stream stream, bool was_ticket) {
+    RESIDENCY_DETAIL_COLD void stream_comes(Stream stream, bool was_ticket) {
         if (!is_read_) { return; }
         if (auto* observer = observer_of_pass()) { observer->read_comes(stream); }
         interrupted(was_ticket);
@@ -237,7 +237,7 @@ public:
         if (hook_) { hook_->of_lease(EventKind::wait_ended, access, lease, storage); }
     }
     /// A lease has its bytes on a stream: before they are unpacked.
-    void reads(const typename WorkObserver<D>::Read& read) {
+    RESIDENCY_DETAIL_COLD void reads(const typename WorkObserver<D>::Read& read) {
         if (!is_read_) { return; }
         if (auto* observer = observer_of_pass()) { observer->read_begins(read); }
     }
@@ -247,9 +247,9 @@ public:
     }
     /// A lease or, without a stream, a ticket has come about. `poll()` asks what has arrived.
     template <class Poll>
-    void lease_began(std::uint64_t lease, const AccessPoint& access, StorageId first, std::optional<Stream> stream,
-                     bool has_diverged, const Poll& poll) {
-        if (!is_read_) [[likely]] { return; }
+    RESIDENCY_DETAIL_COLD void lease_began(std::uint64_t lease, const AccessPoint& access, StorageId first,
+                                           std::optional<Stream> stream, bool has_diverged, const Poll& poll) {
+        if (!is_read_) { return; }
         if (stream) { add_of_lease(Point::lease_began, access, stream); }
         if (!hook_) { return; }
         poll();
@@ -261,14 +261,15 @@ public:
         if (hook_) { hook_->of_lease(EventKind::lease_began, access, lease, first); }
     }
     /// A lease is about to end on a stream. `is_first`: its first one.
-    void lease_ends(std::uint64_t lease, const AccessPoint& access, Stream stream, bool is_first) {
-        if (!is_read_) [[likely]] { return; }
+    RESIDENCY_DETAIL_COLD void lease_ends(std::uint64_t lease, const AccessPoint& access, Stream stream,
+                                          bool is_first) {
+        if (!is_read_) { return; }
         if (is_first) { add_of_lease(Point::lease_ends, access, stream); }
         if (auto* observer = observer_of_pass()) { observer->read_ends(lease, stream); }
     }
     /// Everything was enqueued that the end of a lease enqueues. `stream`: its first one.
-    void lease_ended(std::uint64_t lease, const AccessPoint& access, Stream stream) {
-        if (!is_read_) [[likely]] { return; }
+    RESIDENCY_DETAIL_COLD void lease_ended(std::uint64_t lease, const AccessPoint& access, Stream stream) {
+        if (!is_read_) { return; }
         add_of_lease(Point::lease_ended, access, stream);
         if (hook_) { hook_->of_lease(EventKind::lease_ended, access, lease, no_storage); }
     }
