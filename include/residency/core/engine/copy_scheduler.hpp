@@ -382,9 +382,10 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
     const EventPoint coming = copies_.last() + 1;
-    log_->copies_begin(copy_stream_, fetches, coming);
+    const bool is_told = log_->is_told_copies();
+    if (is_told) { log_->copies_begin(copy_stream_, fetches, coming); }
     const auto sent = transport_->enqueue(fetches, copy_stream_);
-    log_->copies_end(copy_stream_, fetches, coming, sent.has_value());
+    if (is_told) { log_->copies_end(copy_stream_, fetches, coming, sent.has_value()); }
     // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
     auto arrival = copies_.record();
     if (!arrival) {
@@ -396,7 +397,7 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
         }
     }
     if (!sent) { arrival = sent.error(); }
-    log_->copies_ended(fetches, arrival);
+    if (is_told) { log_->copies_ended(fetches, arrival); }
     return arrival;
 }
 

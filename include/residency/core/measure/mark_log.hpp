@@ -102,7 +102,10 @@ public:
         dropped_prefetches_ = &dropped_prefetches;
         update();
     }
-    void watch_link() { link_.emplace(); }
+    void watch_link() {
+        link_.emplace();
+        update();
+    }
     /// No steps are timed any more: gives the events back that this took.
     void end_steps() noexcept {
         steps_.close();
@@ -135,6 +138,8 @@ public:
     [[nodiscard]] double link_rate() const noexcept { return link_ ? link_->bytes_per_second() : 0; }
     /// Somebody wants to know of leases.
     [[nodiscard]] bool is_read() const noexcept { return is_read_; }
+    /// Somebody wants to know of calls of copies.
+    [[nodiscard]] bool is_told_copies() const noexcept { return is_told_copies_; }
     /// Copies are timed, and why they come late is wanted.
     [[nodiscard]] bool times_copies() const noexcept { return stalls_ && !capture_; }
     /// Waits of the pass that is open are timed.
@@ -377,7 +382,10 @@ private:
     static constexpr std::size_t first_events = 8;
     static constexpr std::size_t most_entries = 16 * most_events;
 
-    void update() noexcept { is_read_ = hook_ || stalls_ || observer_ != nullptr || measured_ != 0; }
+    void update() noexcept {
+        is_read_ = hook_ || stalls_ || observer_ != nullptr || measured_ != 0;
+        is_told_copies_ = hook_ || stalls_ || observer_ != nullptr || link_;
+    }
     [[nodiscard]] WorkObserver<D>* observer_of_pass() const noexcept {
         return mode_ == PassMode::foreign_captured && !capture_ ? nullptr : observer_;
     }
@@ -451,6 +459,7 @@ private:
 
     D* device_ = nullptr;
     bool is_read_ = false;
+    bool is_told_copies_ = false;  // the same of copies
     bool is_timed_ = false;        // the pass, from its beginning to its end
     bool waits_for_room_ = false;  // since the last call of copies
     std::uint8_t call_readers_ = 0;
