@@ -171,15 +171,24 @@ public:
         return session().report_if_failed(session().set_schedule(std::move(schedule)));
     }
     /// Blocks until all uses and copies are complete, then gives all device memory back, between passes, when no lease is open: no weight has an
-    /// address until try_resume(), and generation() changes. What kernels wrote to mutable weights is copied to pinned host memory.
-    /// Meanwhile passes, captures and other schedules are refused (wrong_state); another budget is for try_resume(). Captured passes
-    /// become stale. Does nothing where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the
+    /// address until try_resume(). What kernels wrote to mutable weights is copied to pinned host memory. Meanwhile passes, captures, launches
+    /// and other schedules are refused (wrong_state); another budget is for try_resume(). In a planned composition addresses and captured
+    /// passes are valid again after try_resume() with the same budget; in others generation() changes, and captured passes become stale. With
+    /// pool.stock, memory changes hands without the driver (BudgetBroker and ModelGroup). Gives back what try_bring_asleep() brought, too. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the
     /// device's own: if is_suspended() then, memory is still held, and another call goes on.
     [[nodiscard]] Status try_suspend() { return session().report_if_failed(session().suspend()); }
     /// Blocks until what kernels wrote is on the device again; other weights come with the next pass. Plans nothing, unless the budget has
     /// changed. Does nothing where it is not suspended. Errors, after which it is suspended as before: out_of_memory, budget, or the device's
     /// own.
     [[nodiscard]] Status try_resume() { return session().report_if_failed(session().resume()); }
+    /// Between try_suspend() and try_resume(), in a planned composition with pool.stock: takes memory that it had and that no other model has
+    /// now, and enqueues copies of what stays there, up to `most_bytes`. Returns the bytes of these copies; 0: there is no more to bring, or no
+    /// memory for it. Does not block. Errors: wrong_state (it is not suspended), or the device's own.
+    [[nodiscard]] Result<std::uint64_t> try_bring_asleep(std::uint64_t most_bytes) {
+        auto brought = session().bring_asleep(most_bytes);
+        if (!brought) { return session().report(brought.error()); }
+        return brought;
+    }
     /// Between try_suspend() and try_resume().
     [[nodiscard]] bool is_suspended() const noexcept { return session().is_suspended(); }
     /// Replaces the bytes of weights at their sources, between passes, when no lease is open: `write()` does it, in host memory or in files (of
@@ -255,6 +264,7 @@ public:
     void drain() { unwrap(try_drain()); }
     void suspend() { unwrap(try_suspend()); }
     void resume() { unwrap(try_resume()); }
+    std::uint64_t bring_asleep(std::uint64_t most_bytes) { return unwrap(try_bring_asleep(most_bytes)); }
     template <std::invocable Write>
     void refresh(std::span<const WeightId> weights, Write&& write) {
         unwrap(try_refresh(weights, write));

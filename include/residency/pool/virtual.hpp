@@ -12,6 +12,7 @@
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/pool/chunk_stock.hpp"
 #include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
@@ -34,13 +35,15 @@ inline constexpr std::uint32_t no_slot = UINT32_MAX;
 /// Two addresses of one physical chunk are coherent only across operations that streams order: a kernel that is still running when the
 /// copy lands must not read those bytes (no programmatic dependent launch, no kernel that runs on after its lease).
 template <VirtualMemoryDevice D>
-class Virtual {
+class Virtual : private ChunkSleeper {
 public:
     using Device = D;  ///< whose memory it gives
     /// The sizes of its parts.
     struct Config {
         /// Rounded up to what the device maps.
         std::uint64_t chunk_bytes = std::uint64_t{2} << 20;
+        /// Where its physical chunks come from, of its size; outlives the pool. Null: from the device.
+        ChunkStock<D>* stock = nullptr;
     };
     /// As pool::no_slot.
     static constexpr std::uint32_t none = no_slot;
@@ -55,13 +58,16 @@ public:
           base_{other.base_},
           chunk_bytes_{other.chunk_bytes_},
           slots_{std::move(other.slots_)},
-          table_{std::move(other.table_)} {}
+          table_{std::move(other.table_)} {
+        RESIDENCY_ASSERT(!other.is_asleep_, "a pool that is asleep does not move: its stock knows it");
+    }
     Virtual& operator=(Virtual&&) = delete;
-    ~Virtual() { close(); }
+    ~Virtual() override { close(); }
 
     /// Bytes of a physical chunk on that device.
     [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const {
-        return round_up(config_.chunk_bytes, device.chunk_granularity());
+        return config_.stock != nullptr ? config_.stock->chunk_bytes()
+                                        : round_up(config_.chunk_bytes, device.chunk_granularity());
     }
 
     /// Blocks. Reserves the range; holds no memory yet.
@@ -79,9 +85,9 @@ public:
 
     /// Blocks. Holds one physical chunk more, on which nothing lies; its number is the next one.
     [[nodiscard]] Status add_slot() {
-        auto chunk = device_->create_chunk(chunk_bytes_);
-        if (!chunk) { return chunk.error(); }
-        slots_.push_back(*chunk);
+        auto slot = take_slot();
+        if (!slot) { return slot.error(); }
+        slots_.push_back(*slot);
         return {};
     }
 
@@ -90,10 +96,19 @@ public:
 
     /// Where the image begins; the same from open() to close().
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
-    /// Device bytes of all physical chunks.
-    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return slots_.size() * chunk_bytes_; }
+    /// Device bytes of all physical chunks that it has.
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept {
+        return (is_asleep_ ? awake_slots_ : slots_.size()) * chunk_bytes_;
+    }
     /// The physical chunk under a chunk of the image, or no slot.
     [[nodiscard]] std::uint32_t slot_of(std::uint32_t chunk) const noexcept { return table_[chunk]; }
+
+    /// Gives all physical chunks back and keeps the range, until arrange(). Chunks of a stock stay mapped: arrange() with the same table maps
+    /// only what it does not get again. Without a stock it blocks, and unmaps them. On failure it may be called again. Precondition: every
+    /// stream is drained.
+    [[nodiscard]] Status sleep();
+    /// While it is asleep: takes the physical chunk again that a chunk of the image lies on, ahead of arrange(). False: it cannot be had.
+    [[nodiscard]] bool wake_chunk(std::uint32_t chunk);
 
     /// Blocks. Gives everything back. On failure arrange() or try_close() go on from there. Precondition: every stream is drained.
     [[nodiscard]] Status try_close();
@@ -102,7 +117,40 @@ public:
     void abandon() noexcept;  ///< forgets everything without a call of the device, which is broken
 
 private:
+    /// A physical chunk.
+    struct Slot {
+        typename D::Chunk chunk{};
+        std::uint32_t number = none;  // in the stock; asleep: none, where it is forgotten
+        bool is_awake = true;         // it belongs to this pool
+    };
+
     [[nodiscard]] std::byte* address(std::size_t chunk) const noexcept { return base_ + chunk * chunk_bytes_; }
+    [[nodiscard]] Result<Slot> take_slot() {
+        if (config_.stock == nullptr) {
+            auto chunk = device_->create_chunk(chunk_bytes_);
+            if (!chunk) { return chunk.error(); }
+            return Slot{*chunk};
+        }
+        const auto number = config_.stock->take();
+        if (!number) { return number.error(); }
+        return Slot{config_.stock->chunk(*number), *number};
+    }
+    /// Precondition: nothing is mapped on it.
+    [[nodiscard]] Status return_slot(const Slot& slot) {
+        if (config_.stock == nullptr) { return device_->destroy_chunk(slot.chunk); }
+        if (slot.is_awake) { config_.stock->give_back(slot.number); }
+        return {};
+    }
+    /// Unmaps what lies on chunks of the stock: the pool is awake, and holds nothing.
+    [[nodiscard]] Status forget_all();
+    /// Takes what it had when it fell asleep, or others in its place. On failure it is asleep, with what it has got.
+    [[nodiscard]] Status wake();
+    /// Takes other chunks where somebody else has those that it had, and maps the addresses on them.
+    [[nodiscard]] Status map_elsewhere();
+    [[nodiscard]] Status forget(std::span<const std::uint32_t> chunks) override;
+    /// Unmaps chunks of the image for which `is_leaving(chunk)` holds, in as few calls as there are ranges.
+    template <class IsLeaving>
+    [[nodiscard]] Status unmap_if(const IsLeaving& is_leaving);
 
     /// Destroys the last physical chunks, until `slots` are left. Precondition: nothing is mapped on them.
     [[nodiscard]] Status shrink(std::size_t slots);
@@ -111,8 +159,11 @@ private:
     D* device_ = nullptr;        // the caller's; null: not open
     std::byte* base_ = nullptr;  // of the range; null: the image is empty
     std::uint64_t chunk_bytes_ = 0;
-    std::vector<typename D::Chunk> slots_;  // physical chunks, by slot
-    std::vector<std::uint32_t> table_;      // by chunk of the image: its slot, or none
+    std::vector<Slot> slots_;                  // physical chunks, by slot
+    std::vector<std::uint32_t> table_;         // by chunk of the image: its slot, or none
+    bool is_asleep_ = false;                   // its chunks are the stock's, apart from some
+    std::size_t awake_slots_ = 0;              // asleep: these
+    std::vector<std::uint32_t> asleep_table_;  // the table as it fell asleep
 };
 
 template <VirtualMemoryDevice D>
@@ -132,40 +183,33 @@ template <VirtualMemoryDevice D>
 Status Virtual<D>::arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
                            std::span<const std::uint32_t> keeping) {
     RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
+    if (is_asleep_) {
+        if (slots == slots_.size() && std::equal(table.begin(), table.end(), asleep_table_.begin())) { return wake(); }
+        if (auto forgotten = forget_all(); !forgotten) { return forgotten; }
+    }
     const std::size_t had = slots_.size();
     while (slots_.size() < slots) {
-        auto chunk = device_->create_chunk(chunk_bytes_);
-        if (!chunk) {
+        if (auto added = add_slot(); !added) {
             static_cast<void>(shrink(had).has_value());
-            return chunk.error();
+            return added;
         }
-        slots_.push_back(*chunk);
     }
     const std::vector<std::uint32_t> kept = kept_slots(slots_.size(), table_, slots, table, keeping);
     const auto stays = [&](std::size_t chunk) {
         return table_[chunk] != none && table[chunk] != none && kept[table[chunk]] == table_[chunk];
     };
-    for (std::size_t chunk = 0; chunk < table_.size();) {
-        if (table_[chunk] == none || stays(chunk)) {
-            ++chunk;
-            continue;
-        }
-        std::size_t end = chunk;
-        while (end < table_.size() && table_[end] != none && !stays(end)) { ++end; }
-        if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
-        for (; chunk < end; ++chunk) { table_[chunk] = none; }
-    }
+    if (auto done = unmap_if([&](std::size_t chunk) { return !stays(chunk); }); !done) { return done; }
 
     // The physical chunks in their new order; those to be destroyed come last.
     std::vector<bool> is_kept(slots_.size(), false);
     for (const std::uint32_t was : kept) {
         if (was != none) { is_kept[was] = true; }
     }
-    std::vector<typename D::Chunk> spare;
+    std::vector<Slot> spare;
     for (std::uint32_t i = 0; i < slots_.size(); ++i) {
         if (!is_kept[i]) { spare.push_back(slots_[i]); }
     }
-    std::vector<typename D::Chunk> arranged(slots);
+    std::vector<Slot> arranged(slots);
     std::size_t next = 0;
     for (std::uint32_t i = 0; i < slots; ++i) { arranged[i] = kept[i] != none ? slots_[kept[i]] : spare[next++]; }
     arranged.insert(arranged.end(), spare.begin() + static_cast<std::ptrdiff_t>(next), spare.end());
@@ -175,7 +219,7 @@ Status Virtual<D>::arrange(std::uint32_t slots, std::span<const std::uint32_t> t
         if (table_[chunk] != none) {
             table_[chunk] = table[chunk];
         } else if (table[chunk] != none) {
-            mappings.push_back({address(chunk), slots_[table[chunk]]});
+            mappings.push_back({address(chunk), slots_[table[chunk]].chunk});
         }
     }
     if (auto done = shrink(slots); !done) { return done; }
@@ -192,10 +236,10 @@ Status Virtual<D>::remap(std::uint32_t chunk, std::uint32_t slot) {
     }
     const std::uint32_t before = std::exchange(table_[chunk], none);
     if (slot == none) { return {}; }
-    const Mapping<typename D::Chunk> mapping{address(chunk), slots_[slot]};
+    const Mapping<typename D::Chunk> mapping{address(chunk), slots_[slot].chunk};
     if (auto done = device_->map({&mapping, 1}, chunk_bytes_); !done) {
         if (before == none) { return done; }
-        const Mapping<typename D::Chunk> back{address(chunk), slots_[before]};
+        const Mapping<typename D::Chunk> back{address(chunk), slots_[before].chunk};
         if (device_->map({&back, 1}, chunk_bytes_)) { table_[chunk] = before; }
         return done;
     }
@@ -205,7 +249,7 @@ Status Virtual<D>::remap(std::uint32_t chunk, std::uint32_t slot) {
 
 template <VirtualMemoryDevice D>
 Status Virtual<D>::give_back(std::uint32_t slot) {
-    if (auto done = device_->destroy_chunk(slots_[slot]); !done) { return done; }
+    if (auto done = return_slot(slots_[slot]); !done) { return done; }
     const auto last = static_cast<std::uint32_t>(slots_.size() - 1);
     slots_[slot] = slots_[last];
     slots_.pop_back();
@@ -218,15 +262,10 @@ Status Virtual<D>::give_back(std::uint32_t slot) {
 template <VirtualMemoryDevice D>
 Status Virtual<D>::try_close() {
     if (device_ == nullptr) { return {}; }
-    for (std::size_t chunk = 0; chunk < table_.size();) {
-        std::size_t end = chunk;
-        while (end < table_.size() && table_[end] != none) { ++end; }
-        if (end > chunk) {
-            if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
-        }
-        for (; chunk < end; ++chunk) { table_[chunk] = none; }
-        ++chunk;
+    if (is_asleep_) {
+        if (auto done = forget_all(); !done) { return done; }
     }
+    if (auto done = unmap_if([](std::size_t) { return true; }); !done) { return done; }
     if (auto done = shrink(0); !done) { return done; }
     if (base_ != nullptr) {
         if (auto done = device_->release(base_, table_.size() * chunk_bytes_); !done) { return done; }
@@ -238,23 +277,156 @@ Status Virtual<D>::try_close() {
 template <VirtualMemoryDevice D>
 void Virtual<D>::close() noexcept {
     if (try_close() || try_close()) { return; }
-    for (const auto slot : slots_) { static_cast<void>(device_->destroy_chunk(slot).has_value()); }
+    for (const Slot& slot : slots_) {
+        if (is_asleep_ && slot.number != none) { config_.stock->forget(slot.number, *this); }
+        static_cast<void>(return_slot(slot).has_value());
+    }
+    slots_.clear();
     if (base_ != nullptr) { static_cast<void>(device_->release(base_, table_.size() * chunk_bytes_).has_value()); }
     abandon();
 }
 
 template <VirtualMemoryDevice D>
 void Virtual<D>::abandon() noexcept {
+    for (const Slot& slot : slots_) {
+        if (slot.number == none) { continue; }
+        if (is_asleep_) { config_.stock->forget(slot.number, *this); }
+        if (slot.is_awake) { config_.stock->give_back(slot.number); }
+    }
     device_ = nullptr;
     base_ = nullptr;
     slots_.clear();
     table_.clear();
+    is_asleep_ = false;
+    awake_slots_ = 0;
+}
+
+template <VirtualMemoryDevice D>
+template <class IsLeaving>
+Status Virtual<D>::unmap_if(const IsLeaving& is_leaving) {
+    const auto leaves = [&](std::size_t chunk) { return table_[chunk] != none && is_leaving(chunk); };
+    for (std::size_t chunk = 0; chunk < table_.size();) {
+        std::size_t end = chunk;
+        while (end < table_.size() && leaves(end)) { ++end; }
+        if (end > chunk) {
+            if (auto done = device_->unmap(address(chunk), (end - chunk) * chunk_bytes_); !done) { return done; }
+        }
+        for (; chunk < end; ++chunk) { table_[chunk] = none; }
+        ++chunk;
+    }
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::sleep() {
+    if (config_.stock == nullptr) { return arrange(0, std::vector<std::uint32_t>(table_.size(), none)); }
+    for (Slot& slot : slots_) {
+        if (!slot.is_awake) { continue; }
+        if (!is_asleep_) { config_.stock->keep(slot.number, *this); }
+        config_.stock->give_back(slot.number);
+        slot.is_awake = false;
+    }
+    if (!std::exchange(is_asleep_, true)) { asleep_table_ = table_; }
+    awake_slots_ = 0;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+bool Virtual<D>::wake_chunk(std::uint32_t chunk) {
+    if (!is_asleep_ || table_[chunk] == none) { return false; }
+    Slot& slot = slots_[table_[chunk]];
+    if (slot.is_awake) { return true; }
+    if (slot.number == none || !config_.stock->take_again(slot.number)) { return false; }
+    slot.is_awake = true;
+    ++awake_slots_;
+    return true;
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::wake() {
+    for (Slot& slot : slots_) {
+        if (slot.is_awake || slot.number == none || !config_.stock->take_again(slot.number)) { continue; }
+        slot.is_awake = true;
+        ++awake_slots_;
+    }
+    if (awake_slots_ < slots_.size()) {
+        if (auto mapped = map_elsewhere(); !mapped) { return mapped; }
+    }
+    for (const Slot& slot : slots_) { config_.stock->forget(slot.number, *this); }
+    is_asleep_ = false;
+    awake_slots_ = 0;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::map_elsewhere() {
+    std::vector<Slot> taken(slots_.size());
+    Status had;
+    for (std::size_t i = 0; i < slots_.size() && had; ++i) {
+        if (slots_[i].is_awake) { continue; }
+        auto slot = take_slot();
+        had = slot ? Status{} : Status{slot.error()};
+        if (slot) { taken[i] = *slot; }
+    }
+    if (had) {
+        had = unmap_if([&](std::size_t chunk) { return !slots_[table_[chunk]].is_awake; });
+    }
+    if (had) {
+        std::vector<Mapping<typename D::Chunk>> mappings;
+        for (std::size_t i = 0; i < slots_.size(); ++i) {
+            if (slots_[i].is_awake || slots_[i].number == none) { continue; }
+            config_.stock->forget(std::exchange(slots_[i].number, none), *this);
+        }
+        for (std::size_t chunk = 0; chunk < asleep_table_.size(); ++chunk) {
+            const std::uint32_t slot = asleep_table_[chunk];
+            if (slot != none && !slots_[slot].is_awake) { mappings.push_back({address(chunk), taken[slot].chunk}); }
+        }
+        had = device_->map(mappings, chunk_bytes_);
+    }
+    if (!had) {
+        for (const Slot& slot : taken) {
+            if (slot.number != none) { config_.stock->give_back(slot.number); }
+        }
+        return had;
+    }
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (!slots_[i].is_awake) { slots_[i] = taken[i]; }
+    }
+    table_ = asleep_table_;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::forget_all() {
+    if (auto done = unmap_if([](std::size_t) { return true; }); !done) { return done; }
+    for (const Slot& slot : slots_) {
+        if (slot.number == none) { continue; }
+        config_.stock->forget(slot.number, *this);
+        if (slot.is_awake) { config_.stock->give_back(slot.number); }
+    }
+    slots_.clear();
+    is_asleep_ = false;
+    awake_slots_ = 0;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status Virtual<D>::forget(std::span<const std::uint32_t> chunks) {
+    std::vector<bool> leaves(slots_.size(), false);
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        leaves[i] = !slots_[i].is_awake && std::binary_search(chunks.begin(), chunks.end(), slots_[i].number);
+    }
+    if (auto done = unmap_if([&](std::size_t chunk) { return leaves[table_[chunk]]; }); !done) { return done; }
+    for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (leaves[i]) { slots_[i].number = none; }
+    }
+    return {};
 }
 
 template <VirtualMemoryDevice D>
 Status Virtual<D>::shrink(std::size_t slots) {
     for (; slots_.size() > slots; slots_.pop_back()) {
-        if (auto done = device_->destroy_chunk(slots_.back()); !done) { return done; }
+        if (auto done = return_slot(slots_.back()); !done) { return done; }
     }
     return {};
 }

@@ -189,6 +189,9 @@ public:
     [[nodiscard]] virtual Status suspend() = 0;
     /// Takes memory again, after suspend(). Blocks while the device allocates. On failure suspend() follows.
     [[nodiscard]] virtual Status resume(std::uint64_t cap_bytes, StepIndex now) = 0;
+    /// Between suspend() and resume(): takes memory that it had and that nobody else has now, and enqueues copies of what stays there, up to
+    /// `most_bytes`. Returns the bytes of these copies. Does not block. suspend() gives the memory back.
+    [[nodiscard]] virtual Result<std::uint64_t> bring_asleep(std::uint64_t) { return std::uint64_t{0}; }
     /// Precondition: the streams are drained.
     virtual void close() noexcept = 0;
     /// The device is broken: forgets everything without a device call.

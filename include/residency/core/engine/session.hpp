@@ -203,6 +203,8 @@ public:
     /// Takes the device memory of the budget again. On failure it stays suspended. Blocks.
     [[nodiscard]] Status resume();
     [[nodiscard]] bool is_suspended() const noexcept { return suspension_.is_suspended(); }
+    /// Brings bytes ahead of resume(), as Decider::bring_asleep() says.
+    [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes);
     /// Replaces the bytes of weights at their sources by `write()`, which returns a Status, between passes. Without weights: of all that kernels only read. Blocks.
     template <class Write>
     [[nodiscard]] Status refresh(std::optional<std::span<const WeightId>> weights, Write&& write);
@@ -674,7 +676,6 @@ Status Session<D>::suspend() {
         if (auto settled = settle(); !settled) { return settled; }
     }
     auto suspended = suspension_.suspend(residents_);
-    if (suspension_.is_suspended()) { profiler_.graphs_are_stale(); }
     budget_.set_held_residents_bytes(residents_.held_now_bytes());
     return suspended;
 }
@@ -682,10 +683,23 @@ Status Session<D>::suspend() {
 template <Device D>
 Status Session<D>::resume() {
     check_caller();
+    const GraphDecider* const graphs = std::as_const(*shared_.decider).graphs();
+    const std::uint64_t generation = graphs != nullptr ? graphs->mapping_generation() : 0;
     auto resumed = suspension_.resume(residents_, budget_.decider_cap_bytes());
+    if (graphs != nullptr && graphs->mapping_generation() != generation) { profiler_.graphs_are_stale(); }
     budget_.set_held_residents_bytes(residents_.held_now_bytes());
     if (!resumed) { return budget_.why_not_taken(budget(), resumed.error()); }
     return resumed;
+}
+
+template <Device D>
+Result<std::uint64_t> Session<D>::bring_asleep(std::uint64_t most_bytes) {
+    check_caller();
+    if (!suspension_.is_suspended()) {
+        return Error{ErrorKind::wrong_state,
+                     "it is not suspended: passes bring what they need, and drain() the rest where nothing streams"};
+    }
+    return shared_.decider->bring_asleep(most_bytes);
 }
 
 template <Device D>

@@ -57,9 +57,14 @@ public:
     /// Device bytes, as the driver counts them.
     [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
     [[nodiscard]] std::uint64_t peak_held_bytes() const noexcept { return peak_held_; }
-    /// Gives all device memory back until the next adopt(). The plan stays in force, is_unmapped(). Addresses are null meanwhile. Blocks. On
+    /// Gives all device memory back until wake() or adopt(). The plan stays in force, is_unmapped(). Addresses are null meanwhile. Blocks. On
     /// failure some of the memory is given back, and it may be called again. The streams are drained.
     [[nodiscard]] Status suspend();
+    /// Takes the memory of the plan in force again: addresses and mapping are as they were. Blocks. On failure it is suspended.
+    [[nodiscard]] Status wake();
+    /// While it is suspended: takes the memory of these chunks that can be had, and copies their bytes, up to `most_bytes`. Returns the bytes
+    /// whose copies were enqueued.
+    [[nodiscard]] Result<std::uint64_t> bring_asleep(std::span<const plan::Copy> copies, std::uint64_t most_bytes);
     /// Precondition: the streams are drained.
     void close() noexcept {
         if (is_open_) { pool_.close(); }
@@ -160,6 +165,8 @@ private:
         return is_open_ && !has_other_image_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
                plan.data().storage_bytes == plan_.data().storage_bytes && plan.image_bytes() == plan_.image_bytes();
     }
+    /// The image is mapped as `placement` says.
+    void put_in_place(ChunkPlacement placement);
     /// Counts all chunks but these as evicted.
     void evict_all_but(std::span<const std::uint32_t> kept);
     /// Whether every recorded use of a chunk is known to be complete.
@@ -198,6 +205,7 @@ private:
     std::vector<std::uint32_t> misplaced_leased_;  // chunks
     bool is_open_ = false;
     bool is_unmapped_ = false;
+    bool is_asleep_ = false;        // from suspend() on
     bool has_other_image_ = false;  // a failed call left the pool with another image than that of the plan in force
     std::uint64_t mapping_generation_ = 0;
     std::uint64_t address_generation_ = 0;
@@ -230,33 +238,61 @@ Status ChunkStore<D>::adopt(plan::Plan plan) {
         if (!keeps_image && pool_.try_close()) { is_open_ = false; }
         return arranged;
     }
-    is_unmapped_ = has_other_image_ = false;
-    peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
+    has_other_image_ = false;
     plan_ = std::move(plan);
+    contents_ = ChunkContents{plan_, pool_.base()};
+    put_in_place(std::move(placement));
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+void ChunkStore<D>::put_in_place(ChunkPlacement placement) {
+    is_unmapped_ = is_asleep_ = false;
+    peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
     remapped_.clear();
     misplaced_leased_ = std::move(placement.misplaced_leased);
     table_ = ChunkTable{plan_, std::move(placement)};
-    contents_ = ChunkContents{plan_, pool_.base()};
     pieces_.reserve(table_.chunks());
     for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
         if (plan_.storage_bytes(s) > 0) { context_->states[s].address = pool_.base() + plan_.storage_offset(s); }
     }
-    return {};
 }
 
 template <VirtualMemoryDevice D>
 Status ChunkStore<D>::suspend() {
     if (!is_open_) { return {}; }
     evict_all_but({});
+    const bool is_as_planned = !is_unmapped_ && !has_remapped() && !has_misplaced();
     is_unmapped_ = true;
-    ++mapping_generation_;
-    ++address_generation_;
     for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
         if (plan_.storage_bytes(s) > 0) { context_->states[s].address = nullptr; }
     }
-    if (auto closed = pool_.try_close(); !closed) { return closed; }
-    is_open_ = false;
+    // What lies elsewhere than planned does not come back there.
+    if (!is_as_planned && !is_asleep_) { ++mapping_generation_; }
+    is_asleep_ = true;
+    return pool_.sleep();
+}
+
+template <VirtualMemoryDevice D>
+Status ChunkStore<D>::wake() {
+    ChunkPlacement placement = place_chunks(plan_, {}, table_.all_there());
+    if (auto arranged = pool_.arrange(placement.slots, placement.table, placement.kept); !arranged) { return arranged; }
+    put_in_place(std::move(placement));
     return {};
+}
+
+template <VirtualMemoryDevice D>
+Result<std::uint64_t> ChunkStore<D>::bring_asleep(std::span<const plan::Copy> copies, std::uint64_t most_bytes) {
+    std::vector<std::uint32_t> chunks;
+    const std::uint64_t before = context_->counters->fetched_bytes;
+    for_each_chunk(plan_, copies, [&](std::uint32_t chunk) {
+        const bool is_full = (chunks.size() + 1) * plan_.chunk_bytes() > most_bytes;
+        if (is_full || table_.is_there(chunk) || !is_at_home(chunk) || !pool_.wake_chunk(chunk)) { return; }
+        chunks.push_back(chunk);
+    });
+    residency::detail::sort(chunks);
+    if (auto sent = load(chunks); !sent) { return sent.error(); }
+    return context_->counters->fetched_bytes - before;
 }
 
 template <VirtualMemoryDevice D>

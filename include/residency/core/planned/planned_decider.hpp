@@ -109,8 +109,9 @@ public:
         player_.forget_ahead();
         return store_.suspend();
     }
-    /// Under the cap of the plan in force, that plan comes into force again.
+    /// Under the cap of the plan in force, that plan goes on, with addresses and mapping as they were.
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override;
+    [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes) override;
     void close() noexcept override { store_.close(); }
     void abandon() noexcept override { store_.abandon(); }
 
@@ -225,6 +226,8 @@ private:
     [[nodiscard]] CurrentPlan current_plan() const;
     /// A plan for what was prepared last: one that was made before, or a new one.
     [[nodiscard]] Result<KnownPlan> find_or_make(std::uint64_t cap_bytes);
+    /// What the store has mapped is replayed from its first pass on.
+    void start();
     /// Puts a plan into force that was made for `cap_bytes` device bytes. Streams are drained. Blocks.
     [[nodiscard]] Status adopt(KnownPlan next, std::uint64_t cap_bytes);
 
@@ -367,15 +370,22 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::resume(std::uint64_t cap_bytes, StepIndex) {
-    KnownPlan next{plan(), ranges_};
     if (cap_bytes != cap_bytes_ || !is_for_problem(plan(), plan_factory_.problem())) {
         auto found = find_or_make(cap_bytes);
         if (!found) { return found.error(); }
-        next = std::move(*found);
+        if (auto adopted = adopt(std::move(*found), cap_bytes); !adopted) { return adopted; }
+        known_plans_.keep_budget(cap_bytes);
+        return {};
     }
-    if (auto adopted = adopt(std::move(next), cap_bytes); !adopted) { return adopted; }
-    known_plans_.keep_budget(cap_bytes);
+    if (auto woken = store_.wake(); !woken) { return woken; }
+    start();
     return {};
+}
+
+template <VirtualMemoryDevice D>
+Result<std::uint64_t> PlannedDecider<D>::bring_asleep(std::uint64_t most_bytes) {
+    if (cap_bytes_ == 0 || !is_for_problem(plan(), plan_factory_.problem())) { return std::uint64_t{0}; }
+    return store_.bring_asleep(plan().residents(), most_bytes);
 }
 
 template <VirtualMemoryDevice D>
@@ -493,11 +503,16 @@ Status PlannedDecider<D>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
     player_.forget_ahead();
     if (auto adopted = store_.adopt(std::move(next.plan)); !adopted) { return adopted; }
     ranges_ = std::move(next.ranges);
+    cap_bytes_ = cap_bytes;
+    start();
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+void PlannedDecider<D>::start() {
     uses_.set_records_residents(store_.has_misplaced());
     player_.start(plan_factory_.problem());
-    demand_.start(cap_bytes);
-    cap_bytes_ = cap_bytes;
-    return {};
+    demand_.start(cap_bytes_);
 }
 
 template <VirtualMemoryDevice D>

@@ -1,0 +1,561 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "residency/broker/broker.hpp"
+#include "residency/broker/memory_client.hpp"
+#include "residency/config.hpp"
+#include "residency/device/device.hpp"
+#include "residency/error.hpp"
+#include "residency/model/number.hpp"
+#include "residency/pool/chunk_stock.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
+
+/// A model as a group sees it, of any type.
+struct GroupModel {
+    void* model = nullptr;
+    Status (*suspend)(void*) = nullptr;
+    Status (*resume)(void*) = nullptr;
+    Result<std::uint64_t> (*bring_asleep)(void*, std::uint64_t) = nullptr;
+    bool (*is_suspended)(const void*) = nullptr;
+    std::uint64_t (*budget_bytes)(const void*) = nullptr;
+    std::uint64_t (*held_bytes)(const void*) = nullptr;
+    /// Bytes that the last pass brought; 0: nothing streams.
+    std::uint64_t (*streamed_bytes)(const void*) = nullptr;
+
+    /// Keeps the reference.
+    template <class Model>
+    [[nodiscard]] static GroupModel of(Model& model) {
+        GroupModel result;
+        result.model = &model;
+        result.suspend = [](void* it) { return static_cast<Model*>(it)->try_suspend(); };
+        result.resume = [](void* it) { return static_cast<Model*>(it)->try_resume(); };
+        result.bring_asleep = [](void* it, std::uint64_t most_bytes) {
+            return static_cast<Model*>(it)->try_bring_asleep(most_bytes);
+        };
+        result.is_suspended = [](const void* it) { return static_cast<const Model*>(it)->is_suspended(); };
+        result.budget_bytes = [](const void* it) { return static_cast<const Model*>(it)->budget().bytes; };
+        result.held_bytes = [](const void* it) { return static_cast<const Model*>(it)->statistics().held_bytes; };
+        result.streamed_bytes = [](const void* it) {
+            const auto statistics = static_cast<const Model*>(it)->statistics();
+            return statistics.streaming ? statistics.last_pass.fetched_bytes : 0;
+        };
+        return result;
+    }
+};
+
+/// A member of a group, as others see it.
+struct GroupAccount {
+    std::string name;              ///< for messages
+    std::int32_t priority = 0;     ///< the higher one is woken first, and sleeps last
+    bool is_pinned = false;        ///< it does not sleep
+    bool is_awake = false;         ///< it has its memory
+    std::uint32_t users = 0;       ///< of them, it is not put to sleep
+    std::uint64_t held_bytes = 0;  ///< of the device; asleep: what prepare() brought
+    std::uint64_t wakes = 0;       ///< so far
+};
+
+/// What a group shares among its handles. Thread safe.
+template <VirtualMemoryDevice D>
+class GroupState {
+public:
+    using Id = std::uint32_t;
+
+    GroupState(D& device, MemoryClient client, std::uint64_t chunk_bytes)
+        : client_{std::move(client)}, stock_{device, 0, chunk_bytes} {}
+
+    [[nodiscard]] pool::ChunkStock<D>& stock() noexcept { return stock_; }
+    [[nodiscard]] Status make_room(std::uint64_t bytes, bool may_wait) {
+        std::unique_lock lock{mutex_};
+        if (auto turn = await_turn(lock, 0, may_wait); !turn) { return turn; }
+        wanted_ = (std::max)(wanted_, bytes);
+        auto made = make_room(lock, bytes, nullptr, may_wait);
+        end_turn();
+        return made;
+    }
+    [[nodiscard]] Result<Id> add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned);
+    void remove(Id id) noexcept;
+    [[nodiscard]] Status activate(Id id, bool may_wait);
+    void end_use(Id id) noexcept;
+    [[nodiscard]] Result<std::uint64_t> prepare(Id id, std::optional<std::uint64_t> most_bytes);
+    [[nodiscard]] std::vector<GroupAccount> accounts() const;
+
+private:
+    struct Each {
+        GroupModel model;
+        std::string name;
+        std::int32_t priority = 0;
+        bool is_pinned = false;
+        bool is_moving = false;         // it falls asleep or wakes
+        std::uint64_t awake_bytes = 0;  // what it held when it was awake
+        std::uint64_t last_use = 0;     // by clock_
+        std::uint64_t wakes = 0;
+        std::vector<std::thread::id> users{};
+
+        [[nodiscard]] bool is_awake() const { return !model.is_suspended(model.model); }
+    };
+    struct Turn {
+        std::int32_t priority;
+        std::uint64_t number;
+    };
+    using Lock = std::unique_lock<std::mutex>;
+
+    /// Brought of a sleeping model at one call: what a link takes 5 ms for, beside a model that streams nothing.
+    static constexpr std::uint64_t usual_prepared_bytes = std::uint64_t{256} << 20;
+    /// Of the bytes that a streaming model brings in a pass, those that may come for another one.
+    static constexpr std::uint64_t prepared_share = 64;
+
+    /// This thread uses a model: it waits for nobody.
+    [[nodiscard]] bool is_user() const {
+        const auto self = std::this_thread::get_id();
+        return std::any_of(members_.begin(), members_.end(), [&](const auto& each) {
+            return each && std::find(each->users.begin(), each->users.end(), self) != each->users.end();
+        });
+    }
+    /// Requests that change who is awake come one by one: the higher priority first, and of equal ones the first that came.
+    [[nodiscard]] Status await_turn(Lock& lock, std::int32_t priority, bool may_wait);
+    void end_turn() noexcept {
+        turns_.erase(turns_.begin());
+        changed_.notify_all();
+    }
+    /// In its turn. `self`: whose room it is to be; null: of a model that is to be made.
+    [[nodiscard]] Status make_room(Lock& lock, std::uint64_t bytes, Each* self, bool may_wait);
+    [[nodiscard]] Status wake(Lock& lock, Each& each, bool may_wait);
+    /// Others may run meanwhile.
+    [[nodiscard]] Status move(Lock& lock, Each& each, Status (*how)(void*));
+    /// Takes of the broker's total what the members could use and nobody has; gives back what is free and asked for.
+    void settle_with_broker() noexcept;
+    [[nodiscard]] Error no_room(std::uint64_t bytes, const Each* self) const;
+    /// Who sleeps next: of the lowest priority, the one that was used least recently; null: nobody may.
+    [[nodiscard]] Each* next_to_sleep(const Each* self);
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    MemoryClient client_;
+    pool::ChunkStock<D> stock_;
+    std::vector<std::unique_ptr<Each>> members_;
+    std::vector<Turn> turns_;  // in their order; the first one has it
+    std::uint64_t clock_ = 0;
+    std::uint64_t wanted_ = 0;  // what members could use together, or one that is to be made
+};
+
+}}}  // namespace residency::RESIDENCY_ABI::broker
+
+namespace residency { inline namespace RESIDENCY_ABI {
+
+/// Models that take turns in one part of a BudgetBroker's total: more models than fit. Those that are awake have their memory and run; the
+/// others sleep, and hold none. Host bytes are read only, so that sleeping copies nothing but what kernels wrote, and a model that
+/// wakes runs its first pass while its weights arrive. Physical memory stays with the group (pool::ChunkStock): addresses and captured passes
+/// of a model are valid again when it wakes with the same budget.
+///
+///     auto broker = BudgetBroker::create(device, "20GiB");
+///     ModelGroup<CudaDevice> group{device, broker};
+///     group.make_room(bytes);                               // others fall asleep
+///     options.policies.pool.stock = &group.stock();
+///     Planned<CudaDevice> draft{device, catalog, options};
+///     auto member = group.add(draft, {.name = "draft"});
+///     …
+///     {
+///         const auto use = group.activate(member);          // wakes it, others fall asleep; it stays awake until `use` ends
+///         auto pass = draft.begin(stream);                  // or the launch of a captured pass
+///         …
+///     }
+///     group.prepare(next);                                  // once a pass: brings what fits beside the one that runs
+///
+/// Memory of the program, such as a KV cache, is another client of the broker: what it takes, the group gives back as models fall
+/// asleep. Thread safe: a model runs in the thread that has a Use of it. Outlives its members.
+template <VirtualMemoryDevice D>
+class ModelGroup {
+    using State = broker::GroupState<D>;
+
+public:
+    using Account = broker::GroupAccount;  ///< of a member
+
+    struct Options {
+        std::string name = "models";    ///< as a client of the broker, for messages
+        std::int32_t priority = 0;      ///< the same
+        std::uint64_t floor_bytes = 0;  ///< the same: granted at least
+        std::uint64_t chunk_bytes = pool::ChunkStock<D>::usual_chunk_bytes;  ///< in which memory changes hands
+    };
+    struct MemberOptions {
+        std::string name;           ///< for messages
+        std::int32_t priority = 0;  ///< the higher one is woken first, and sleeps last
+        bool is_pinned = false;     ///< it never sleeps
+    };
+    enum class Wait : std::uint8_t {
+        no,   ///< where others are in the way, there is an error
+        yes,  ///< until they end their uses
+    };
+
+    /// A model in the group. Ends before the model, and after its uses.
+    class [[nodiscard]] Member {
+    public:
+        Member() noexcept = default;
+        Member(std::shared_ptr<State> state, typename State::Id id) noexcept : state_{std::move(state)}, id_{id} {}
+        /// The source is empty afterwards.
+        /// @{
+        Member(Member&& other) noexcept : state_{std::move(other.state_)}, id_{other.id_} {}
+        Member& operator=(Member&& other) noexcept {
+            if (this != &other) {
+                leave();
+                state_ = std::move(other.state_);
+                id_ = other.id_;
+            }
+            return *this;
+        }
+        /// @}
+        ~Member() { leave(); }
+
+    private:
+        friend ModelGroup;
+        void leave() noexcept {
+            if (state_) { std::exchange(state_, nullptr)->remove(id_); }
+        }
+        std::shared_ptr<State> state_;
+        typename State::Id id_ = 0;
+    };
+    /// While it exists, the model is awake.
+    class [[nodiscard]] Use {
+    public:
+        Use() noexcept = default;
+        Use(std::shared_ptr<State> state, typename State::Id id) noexcept : state_{std::move(state)}, id_{id} {}
+        /// The source is empty afterwards.
+        /// @{
+        Use(Use&& other) noexcept : state_{std::move(other.state_)}, id_{other.id_} {}
+        Use& operator=(Use&& other) noexcept {
+            if (this != &other) {
+                end();
+                state_ = std::move(other.state_);
+                id_ = other.id_;
+            }
+            return *this;
+        }
+        /// @}
+        ~Use() { end(); }
+        /// Ends it. What was enqueued may still run: the model falls asleep after it.
+        void end() noexcept {
+            if (state_) { std::exchange(state_, nullptr)->end_use(id_); }
+        }
+
+    private:
+        std::shared_ptr<State> state_;
+        typename State::Id id_ = 0;
+    };
+
+    /// A client of that broker. Errors: as BudgetBroker::try_add_memory().
+    [[nodiscard]] static Result<ModelGroup> try_create(D& device, BudgetBroker& broker, Options options = {}) {
+        auto client = broker.try_add_memory(
+            {.name = options.name, .priority = options.priority, .floor_bytes = options.floor_bytes});
+        if (!client) { return client.error(); }
+        return ModelGroup{std::make_shared<State>(device, std::move(*client), options.chunk_bytes)};
+    }
+
+    /// Where its models take their memory: policies.pool.stock of their options.
+    [[nodiscard]] pool::ChunkStock<D>& stock() noexcept { return state_->stock(); }
+    /// Blocks. Makes room for a model that is about to be made: others fall asleep. Errors: budget (the total, or those that do not
+    /// sleep, leave less), wrong_state (Wait::no, or this thread uses a model that is in the way), the device's own.
+    [[nodiscard]] Status try_make_room(std::uint64_t bytes, Wait wait = Wait::yes) {
+        return state_->make_room(bytes, wait == Wait::yes);
+    }
+    /// A planned Residency of this stock becomes a member. The group keeps the reference, and nobody else puts it to sleep or wakes it.
+    /// Error invalid_argument: it has memory that is not of the stock.
+    template <class Model>
+    [[nodiscard]] Result<Member> try_add(Model& model, MemberOptions options) {
+        auto id =
+            state_->add(broker::GroupModel::of(model), std::move(options.name), options.priority, options.is_pinned);
+        if (!id) { return id.error(); }
+        return Member{state_, *id};
+    }
+    /// Blocks until it is this request's turn, others that are in the way sleep, and the model is awake. Its weights come with its next pass.
+    /// Errors: budget, wrong_state: as try_make_room(); those of Residency::try_resume(). After an error every model is as it was, or asleep.
+    [[nodiscard]] Result<Use> try_activate(const Member& member, Wait wait = Wait::yes) {
+        if (auto active = state_->activate(member.id_, wait == Wait::yes); !active) { return active.error(); }
+        return Use{state_, member.id_};
+    }
+    /// Brings weights of a model that sleeps to memory that no other model has, and that it had before. Once a pass of the model that runs:
+    /// it brings 256 MiB where that one streams nothing, and a 64th of the bytes of its last pass where it does; or `most_bytes`. Returns the
+    /// bytes whose copies were enqueued; 0: there is no more to bring, or no room. Does not block. Errors: the device's own.
+    [[nodiscard]] Result<std::uint64_t> try_prepare(const Member& member,
+                                                    std::optional<std::uint64_t> most_bytes = std::nullopt) {
+        return state_->prepare(member.id_, most_bytes);
+    }
+#if RESIDENCY_EXCEPTIONS
+    /// As the form with try_, but throw Exception.
+    /// @{
+    ModelGroup(D& device, BudgetBroker& broker, Options options = {})
+        : ModelGroup{unwrap(try_create(device, broker, std::move(options)))} {}
+    void make_room(std::uint64_t bytes, Wait wait = Wait::yes) { unwrap(try_make_room(bytes, wait)); }
+    template <class Model>
+    [[nodiscard]] Member add(Model& model, MemberOptions options) {
+        return unwrap(try_add(model, std::move(options)));
+    }
+    [[nodiscard]] Use activate(const Member& member, Wait wait = Wait::yes) {
+        return unwrap(try_activate(member, wait));
+    }
+    std::uint64_t prepare(const Member& member, std::optional<std::uint64_t> most_bytes = std::nullopt) {
+        return unwrap(try_prepare(member, most_bytes));
+    }
+    /// @}
+#endif
+    /// All members, in the order in which they were added.
+    [[nodiscard]] std::vector<Account> accounts() const { return state_->accounts(); }
+
+private:
+    explicit ModelGroup(std::shared_ptr<State> state) noexcept : state_{std::move(state)} {}
+
+    std::shared_ptr<State> state_;
+};
+
+namespace broker {
+
+template <VirtualMemoryDevice D>
+auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned) -> Result<Id> {
+    const std::scoped_lock lock{mutex_};
+    auto each = std::make_unique<Each>();
+    each->model = model;
+    each->name = std::move(name);
+    each->priority = priority;
+    each->is_pinned = is_pinned;
+    each->awake_bytes = model.held_bytes(model.model);
+    each->last_use = ++clock_;
+    std::uint64_t held = each->awake_bytes;
+    for (const auto& other : members_) {
+        if (other) { held += other->model.held_bytes(other->model.model); }
+    }
+    if (held > stock_.used_bytes()) {
+        return Error{
+            ErrorKind::invalid_argument,
+            "\"" + each->name +
+                "\" has memory that is not of this group's stock: set policies.pool.stock = &group.stock() in its "
+                "options before it is made"};
+    }
+    const auto free = std::find(members_.begin(), members_.end(), nullptr);
+    const auto id = static_cast<Id>(free - members_.begin());
+    if (free == members_.end()) { members_.emplace_back(); }
+    members_[id] = std::move(each);
+    return id;
+}
+
+template <VirtualMemoryDevice D>
+void GroupState<D>::remove(Id id) noexcept {
+    std::unique_lock lock{mutex_};
+    RESIDENCY_ASSERT(members_[id]->users.empty(), "end the uses of a model before it leaves its group");
+    changed_.wait(lock, [&] { return !members_[id]->is_moving; });
+    members_[id].reset();
+    changed_.notify_all();
+}
+
+template <VirtualMemoryDevice D>
+Status GroupState<D>::await_turn(Lock& lock, std::int32_t priority, bool may_wait) {
+    if (!turns_.empty() && (!may_wait || is_user())) {
+        return Error{ErrorKind::wrong_state,
+                     may_wait
+                         ? "other requests wait for models that sleep, and this thread uses one: end its use before "
+                           "the next request"
+                         : "other requests wait for models that sleep: ask again later, or with Wait::yes"};
+    }
+    const std::uint64_t number = ++clock_;
+    // The first one has its turn already.
+    auto place = turns_.empty() ? turns_.end() : turns_.begin() + 1;
+    while (place != turns_.end() && place->priority >= priority) { ++place; }
+    turns_.insert(place, {priority, number});
+    changed_.wait(lock, [&] { return turns_.front().number == number; });
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status GroupState<D>::activate(Id id, bool may_wait) {
+    std::unique_lock lock{mutex_};
+    Each& each = *members_[id];
+    // A thread that uses a model may use another one that is awake, whoever waits: it has to come to an end.
+    const bool is_at_once = (turns_.empty() || is_user()) && !each.is_moving && each.is_awake();
+    if (!is_at_once) {
+        if (auto turn = await_turn(lock, each.priority, may_wait); !turn) {
+            return turn.error().in("to wake \"" + each.name + "\"");
+        }
+        auto woken = wake(lock, each, may_wait);
+        end_turn();
+        if (!woken) { return woken.error().in("to wake \"" + each.name + "\""); }
+    }
+    each.users.push_back(std::this_thread::get_id());
+    each.last_use = ++clock_;
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+void GroupState<D>::end_use(Id id) noexcept {
+    const std::scoped_lock lock{mutex_};
+    Each& each = *members_[id];
+    const auto own = std::find(each.users.begin(), each.users.end(), std::this_thread::get_id());
+    each.users.erase(own != each.users.end() ? own : each.users.begin());
+    each.last_use = ++clock_;
+    if (turns_.empty()) { settle_with_broker(); }
+    changed_.notify_all();
+}
+
+template <VirtualMemoryDevice D>
+Status GroupState<D>::wake(Lock& lock, Each& each, bool may_wait) {
+    std::uint64_t bytes = each.awake_bytes;
+    while (!each.is_awake()) {
+        if (auto made = make_room(lock, bytes, &each, may_wait); !made) { return made; }
+        auto resumed = move(lock, each, each.model.resume);
+        if (resumed) {
+            ++each.wakes;
+            each.awake_bytes = each.model.held_bytes(each.model.model);
+            break;
+        }
+        // Its budget has changed while it slept.
+        const ErrorKind kind = resumed.error().kind();
+        const std::uint64_t budget = each.model.budget_bytes(each.model.model);
+        if ((kind != ErrorKind::out_of_memory && kind != ErrorKind::budget) || bytes >= budget) { return resumed; }
+        bytes = budget;
+    }
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+Status GroupState<D>::move(Lock& lock, Each& each, Status (*how)(void*)) {
+    each.is_moving = true;
+    lock.unlock();
+    Status moved = how(each.model.model);
+    lock.lock();
+    each.is_moving = false;
+    changed_.notify_all();
+    return moved;
+}
+
+template <VirtualMemoryDevice D>
+Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, bool may_wait) {
+    for (;;) {
+        settle_with_broker();
+        const std::uint64_t own = self != nullptr ? self->model.held_bytes(self->model.model) : 0;
+        if (stock_.free_bytes() + own >= bytes) {
+            client_.ask(0);
+            return {};
+        }
+        Each* leaving = nullptr;
+        for (const auto& each : members_) {  // what was brought ahead
+            if (each && each.get() != self && !each->is_awake() && each->model.held_bytes(each->model.model) > 0) {
+                leaving = each.get();
+            }
+        }
+        if (leaving == nullptr) { leaving = next_to_sleep(self); }
+        if (leaving != nullptr) {
+            if (auto slept = move(lock, *leaving, leaving->model.suspend); !slept) {
+                return slept.error().in("to put \"" + leaving->name + "\" to sleep");
+            }
+            continue;
+        }
+        const bool is_any_used = std::any_of(members_.begin(), members_.end(), [](const auto& each) {
+            return each && !each->users.empty() && !each->is_pinned;
+        });
+        if (!is_any_used) { return no_room(bytes, self); }
+        if (!may_wait || is_user()) {
+            return Error{ErrorKind::wrong_state,
+                         no_room(bytes, self).message() + "; " +
+                             (may_wait ? "this thread uses one of them: end its use before"
+                                       : "others are used: ask again later, or with Wait::yes")};
+        }
+        changed_.wait(lock);
+    }
+}
+
+template <VirtualMemoryDevice D>
+auto GroupState<D>::next_to_sleep(const Each* self) -> Each* {
+    Each* next = nullptr;
+    for (const auto& each : members_) {
+        if (!each || each.get() == self || each->is_pinned || !each->users.empty() || !each->is_awake()) { continue; }
+        const bool is_before = next == nullptr || each->priority < next->priority ||
+                               (each->priority == next->priority && each->last_use < next->last_use);
+        if (is_before) { next = each.get(); }
+    }
+    return next;
+}
+
+template <VirtualMemoryDevice D>
+void GroupState<D>::settle_with_broker() noexcept {
+    const auto account = client_.account();
+    const std::uint64_t chunk = stock_.chunk_bytes(), limit = stock_.limit_bytes();
+    if (const std::uint64_t asked = account.asked_back_bytes(); asked > 0) {
+        const std::uint64_t given = (std::min)(stock_.free_bytes(), (asked + chunk - 1) / chunk * chunk);
+        static_cast<void>(stock_.try_set_limit(limit - given).has_value());
+        const std::uint64_t kept = (std::max)(stock_.limit_bytes(), stock_.held_bytes());
+        if (kept < account.used_bytes) { client_.give_back(account.used_bytes - kept); }
+        return;
+    }
+    std::uint64_t useful = wanted_;
+    std::uint64_t sum = 0;
+    for (const auto& each : members_) {
+        if (each) { sum += (std::max)(each->awake_bytes, each->model.held_bytes(each->model.model)); }
+    }
+    useful = (std::max)(useful, sum);
+    // All at once, or what there is.
+    for (std::uint64_t more = limit < useful ? (useful - limit + chunk - 1) / chunk : 0; more > 0; more /= 2) {
+        while (stock_.limit_bytes() < useful && client_.try_take(more * chunk)) {
+            static_cast<void>(stock_.try_set_limit(stock_.limit_bytes() + more * chunk).has_value());
+        }
+    }
+}
+
+template <VirtualMemoryDevice D>
+Error GroupState<D>::no_room(std::uint64_t bytes, const Each* self) const {
+    using residency::detail::in_bytes;
+    std::string message = in_bytes(bytes) + " are needed, and the models of the group may hold " +
+                          in_bytes(stock_.limit_bytes()) + " of the broker's total";
+    for (const auto& each : members_) {
+        if (!each || each.get() == self || !each->is_awake()) { continue; }
+        message += "; \"" + each->name + "\" has " + in_bytes(each->model.held_bytes(each->model.model)) +
+                   (each->is_pinned       ? " and is pinned"
+                    : each->users.empty() ? ""
+                                          : " and is used");
+    }
+    return {ErrorKind::budget, message + ": give the broker a larger total, or the models smaller budgets",
+            BudgetNumbers{bytes, stock_.limit_bytes(), stock_.used_bytes(), bytes, UINT32_MAX}};
+}
+
+template <VirtualMemoryDevice D>
+Result<std::uint64_t> GroupState<D>::prepare(Id id, std::optional<std::uint64_t> most_bytes) {
+    const std::scoped_lock lock{mutex_};
+    Each& each = *members_[id];
+    if (!turns_.empty() || each.is_moving || each.is_awake()) { return std::uint64_t{0}; }
+    settle_with_broker();
+    if (!most_bytes) {
+        most_bytes = usual_prepared_bytes;
+        for (const auto& other : members_) {
+            if (!other || other->users.empty()) { continue; }
+            const std::uint64_t streamed = other->model.streamed_bytes(other->model.model);
+            if (streamed > 0) { most_bytes = (std::min)(*most_bytes, streamed / prepared_share); }
+        }
+    }
+    return each.model.bring_asleep(each.model.model, *most_bytes);
+}
+
+template <VirtualMemoryDevice D>
+std::vector<GroupAccount> GroupState<D>::accounts() const {
+    const std::scoped_lock lock{mutex_};
+    std::vector<GroupAccount> result;
+    for (const auto& each : members_) {
+        if (!each) { continue; }
+        result.push_back({each->name, each->priority, each->is_pinned, !each->is_moving && each->is_awake(),
+                          static_cast<std::uint32_t>(each->users.size()), each->model.held_bytes(each->model.model),
+                          each->wakes});
+    }
+    return result;
+}
+
+}  // namespace broker
+
+}}  // namespace residency::RESIDENCY_ABI
