@@ -313,11 +313,10 @@ private:
                 if (is_on_device) { CHECK(weights_->address(residency::WeightId{i}) == nullptr); }
             }
             if (graph_) {
-                CHECK(graph_->is_stale());
-                const auto stale = graph_->try_launch(stream_);
-                REQUIRE_FALSE(stale);
-                CHECK(stale.error().kind() == residency::ErrorKind::stale);
-                graph_.reset();
+                const auto launched = graph_->try_launch(stream_);
+                REQUIRE_FALSE(launched);
+                CHECK(launched.error().kind() ==
+                      (graph_->is_stale() ? residency::ErrorKind::stale : residency::ErrorKind::wrong_state));
             }
         }
         CHECK(unwrapped(device_.memory()).free_bytes + own_bytes_ >= free_before_);

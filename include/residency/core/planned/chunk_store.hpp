@@ -52,7 +52,7 @@ public:
     [[nodiscard]] bool is_unmapped() const noexcept { return is_unmapped_; }
     /// Counts the changes of the mapping.
     [[nodiscard]] std::uint64_t mapping_generation() const noexcept { return mapping_generation_; }
-    /// Counts the changes of addresses: while it is the same, every storage has the same address.
+    /// Counts the changes of addresses: while it is the same, every storage has the same address. suspend() takes them away.
     [[nodiscard]] std::uint64_t address_generation() const noexcept { return address_generation_; }
     /// Device bytes, as the driver counts them.
     [[nodiscard]] std::uint64_t held_bytes() const { return is_open_ ? pool_.held_bytes() : 0; }
@@ -267,9 +267,11 @@ Status ChunkStore<D>::suspend() {
     for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
         if (plan_.storage_bytes(s) > 0) { context_->states[s].address = nullptr; }
     }
-    // What lies elsewhere than planned does not come back there.
-    if (!is_as_planned && !is_asleep_) { ++mapping_generation_; }
-    is_asleep_ = true;
+    if (!std::exchange(is_asleep_, true)) {
+        ++address_generation_;
+        // What lies elsewhere than planned does not come back there.
+        mapping_generation_ += is_as_planned ? 0U : 1U;
+    }
     return pool_.sleep();
 }
 
