@@ -16,6 +16,7 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/sort.hpp"
 #include "residency/plan/options.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/pool/virtual.hpp"
