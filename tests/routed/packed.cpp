@@ -19,6 +19,7 @@
 #include "residency/model/storage.hpp"
 #include "residency/routed/routed_experts.hpp"
 #include "tests/packed/support.hpp"
+#include "tests/routed/pack_expert.hpp"
 #include "tests/routed/support.hpp"
 
 namespace routed_packed_test {
@@ -62,7 +63,8 @@ struct PackedFixture : Fixture {
             const std::string name = "e" + std::to_string(i);
             builder.add(name, type, {size / unit}, HostSource{held, i * stride});
             sources.push_back(type == dtype::u8 ? StorageSource{HostSource{held, i * stride}}
-                                                : pack(random, own, codec::chunk_form(type), mix, 2 * i * stride));
+                                                : pack_expert(random, own, codec::chunk_form(type), mix == Mix::unlike,
+                                                              packed, packed_host, 2 * i * stride));
         }
         raw = builder.build();
         catalog = must(raw.try_with_sources(std::move(sources)));
@@ -76,30 +78,6 @@ struct PackedFixture : Fixture {
     PackedFixture(const PackedFixture&) = delete;
     PackedFixture& operator=(const PackedFixture&) = delete;
 
-    /// Packs an expert in parts that begin at multiples of 512; some of them are noise, and stay raw.
-    [[nodiscard]] PackedHostSource pack(std::mt19937_64& random, std::span<std::byte> own, PackedForm form, Mix mix,
-                                        std::uint64_t at) {
-        PackedHostSource source{packed, at, 0, nullptr};
-        std::vector<PackedPart> parts;
-        std::vector<std::byte> made, scratch;
-        for (std::size_t begin = 0; begin < own.size();) {
-            const std::size_t rest = own.size() - begin;
-            const std::size_t longest = mix == Mix::equal ? 120'000 : 20'000 + random() % 8'000 * 16;
-            const std::span part = own.subspan(begin, (std::min)(rest, longest));
-            if (mix == Mix::unlike && random() % 3 == 0) {
-                for (std::byte& byte : part) { byte = static_cast<std::byte>(random()); }
-            }
-            PackedPart one = must(codec::try_pack_part(form, {1, part.size()}, part, made, scratch));
-            one.offset_bytes = (source.bytes + 511) / 512 * 512;
-            source.bytes = one.offset_bytes + one.packed_bytes;
-            std::memcpy(packed_host + at + one.offset_bytes, one.form == PackedForm::raw ? part.data() : made.data(),
-                        static_cast<std::size_t>(one.packed_bytes));
-            parts.push_back(one);
-            begin += part.size();
-        }
-        source.parts = std::make_shared<const std::vector<PackedPart>>(std::move(parts));
-        return source;
-    }
     /// The bytes in which an expert travels.
     [[nodiscard]] std::uint64_t travels(std::size_t expert) const {
         const Storage& storage = catalog.storages()[expert];

@@ -169,6 +169,35 @@ __device__ inline void tell(std::uint32_t* listed, std::uint32_t fills) {
     return told - 1;
 }
 
+/// A message of a guess that has something to bring; that of one that has not is 1.
+inline constexpr std::uint32_t message_brings = 1U << 16U;
+/// Block 0 of a guess tells the others whether there is something to bring. Guesses of a stream and of a graph may overlap: each block takes one
+/// message, no matter whose.
+__device__ inline void tell_guess(std::uint32_t* messages, bool brings) {
+    if (threadIdx.x > 0 && threadIdx.x < gridDim.x) {
+        const DeviceAtomic<std::uint32_t> own{messages[threadIdx.x]};
+        if (brings) {
+            own.fetch_add(message_brings, cuda::memory_order_release);
+        } else {
+            own.fetch_add(1, cuda::memory_order_relaxed);
+        }
+    }
+}
+/// Another block waits for that, by one thread.
+[[nodiscard]] __device__ inline bool hear_guess(std::uint32_t* messages) {
+    const DeviceAtomic<std::uint32_t> own{messages[blockIdx.x]};
+    std::uint32_t told = own.load(cuda::memory_order_relaxed);
+    for (;;) {
+        if (told == 0) {
+            __nanosleep(20);
+            told = own.load(cuda::memory_order_relaxed);
+        } else if (own.compare_exchange_weak(told, told - (told >= message_brings ? message_brings : 1),
+                                             cuda::memory_order_acquire, cuda::memory_order_relaxed)) {
+            return told >= message_brings;
+        }
+    }
+}
+
 /// Block 0 decides, and all blocks bring what it lists. The others wait for it. GPUs start block 0 no later than the others, and it waits for
 /// none of them.
 template <class P>
@@ -188,13 +217,13 @@ __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Cal
         while (is_guessing && gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
         __syncthreads();
         decision.list();
-        tell(state.listed[0], decision.fills());
+        tell(state.listed, decision.fills());
         decision.finish();
         if (threadIdx.x == 0) { count = decision.fills(); }
         __syncthreads();
         if (threadIdx.x == threads - 1) { gate.fetch_and(~gate_closed, cuda::memory_order_release); }
     } else {
-        if (threadIdx.x == 0) { count = hear(state.listed[0]); }
+        if (threadIdx.x == 0) { count = hear(state.listed); }
         __syncthreads();
     }
     std::uint32_t at = 0, before = 0;
@@ -230,18 +259,19 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
             fills = decision.fills();
         }
         __syncthreads();
-        tell(state.listed[1], fills);
         if (threadIdx.x == 0) {
             count = fills;
             if (may) { gate.fetch_add(1 - gate_decides, cuda::memory_order_acq_rel); }
         }
         __syncthreads();
+        tell_guess(state.guess_messages, fills != 0);
         if (!may) { return; }
     } else {
         if (threadIdx.x == 0) {
-            count = hear(state.listed[1]);
-            if (count != 0) {
-                const bool is_late = (gate.fetch_add(1, cuda::memory_order_acquire) & gate_closed) != 0;
+            count = 0;
+            if (hear_guess(state.guess_messages)) {  // the gate says what was decided
+                const bool is_late =
+                    (gate.fetch_add(1, cuda::memory_order_acquire) & (gate_closed | gate_decides)) != 0;
                 count = is_late ? 0 : state.guess_fills;  // none, once a call has come
                 if (count == 0) { gate.fetch_sub(1, cuda::memory_order_relaxed); }
             }

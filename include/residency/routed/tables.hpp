@@ -95,8 +95,10 @@ struct State {
     std::uint32_t guess_fills = 0;  ///< of the last guess
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
     std::uint32_t guess_score = whole_guess_score;  ///< how many of the experts that guesses list are chosen, of late
-    /// By block of a call, and of a guess: 1 and the number of fills, once they are listed; the block takes it.
-    std::uint32_t listed[2][most_blocks] = {};
+    /// By block of a call: 1 and the number of fills, once they are listed; the block takes it.
+    std::uint32_t listed[most_blocks] = {};
+    std::uint32_t guess_messages[most_blocks] =
+        {};             ///< by block of guesses: that something is listed, or that nothing is
     Counters counters;  ///< of all calls
 };
 /// In State::gate: a call decides.
