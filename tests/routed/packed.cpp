@@ -199,13 +199,15 @@ TEST_CASE_TEMPLATE("routed packed: it decides as the raw cache does, every byte 
     }
 }
 
-TEST_CASE("routed packed: guesses, right and wrong, change no byte that is read, and count as those of raw experts") {
+TEST_CASE_TEMPLATE(
+    "routed packed: guesses, right and wrong, change no byte that is read, and count as those of raw ones", P,
+    ExpectedUse, Lfu) {
     for (const Mix mix : {Mix::equal, Mix::unlike}) {
         PackedFixture f{{8, 8, 6}, mix, 150'000};
         for (const std::uint32_t pieces : {UINT32_MAX, 9U, 1U, 0U}) {
             CAPTURE(pieces);
-            const SimulatedServer<> server{std::chrono::microseconds{5}, pieces};
-            Both<ExpectedUse> both{f, server, "30%", 3};
+            const SimulatedServer<P> server{std::chrono::microseconds{5}, pieces};
+            Both<P> both{f, server, "30%", 3};
             std::mt19937 random{11};
             for (const char* const budget : {"30%", "0", "70%", "45%"}) {
                 both.set_budget(Budget::parse(budget));
@@ -405,6 +407,43 @@ TEST_CASE("routed packed: what is not unpacked is refused with what to do") {
     const auto below = Cache<>::try_create(f.gpu(), f.catalog, f.experts, small);
     REQUIRE_FALSE(below);
     CHECK(contains(below.error().message(), "and for the packed bytes of 2"));
+}
+
+TEST_CASE("routed packed: C19: what a call brought and could not unpack is unpacked before anything reads it") {
+    using residency::simulation::CallKind;
+    PackedFixture f{{8}};
+    const SimulatedServer<> server;
+    const std::vector<std::int32_t> chosen{2, 5}, others{1, 6};
+    std::mt19937 random{1};
+    for (int next = 0; next < 3; ++next) {
+        CAPTURE(next);
+        Cache<> cache{f.gpu(), f.catalog, f.experts, options(server, Budget::parse("70%"), 2)};
+        f.choose(chosen);
+        f.gpu().fail(CallKind::launch_kernel, 2);  // the first one brings
+        CHECK_FALSE(cache.try_serve(0, {f.choices, 2}, f.stream));
+        if (next == 0) { prefill(f, cache, 2, random); }
+        if (next == 1) { must(cache.try_set_budget(Budget::parse("100%"))); }
+        if (next == 2) {
+            f.choose(others);
+            f.read(0, must(cache.try_serve(0, {f.choices, 2}, f.stream)), others);
+        }
+        f.choose(chosen);
+        f.read(0, must(cache.try_serve(0, {f.choices, 2}, f.stream)), chosen);
+        CHECK(must(cache.try_statistics()).total.hits == 2);
+        CHECK(f.wrong == 0);
+    }
+    // In a capture nothing was brought, and the staging area has what a prefill left there.
+    Cache<> cache{f.gpu(), f.catalog, f.experts, options(server, Budget::parse("70%"), 2)};
+    f.choose(chosen);
+    f.read(0, must(cache.try_serve(0, {f.choices, 2}, f.stream)), chosen);
+    prefill(f, cache, 2, random);
+    must(f.gpu().begin_capture(f.stream));
+    f.gpu().fail(CallKind::launch_kernel, 2);
+    CHECK_FALSE(cache.try_serve(0, {f.choices, 2}, f.stream));
+    must(f.gpu().destroy_graph(must(f.gpu().end_capture(f.stream))));
+    f.read(0, must(cache.try_serve(0, {f.choices, 2}, f.stream)), chosen);
+    CHECK(must(cache.try_statistics()).total.hits == 2);
+    CHECK(f.wrong == 0);
 }
 
 TEST_CASE("routed packed: C19: any call of the device fails once, nothing is left behind and every byte is right") {
