@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 // Experts whose router is on the device: a token is one graph. Beside it, in turns, the preset Experts, whose host reads the router's
-// choice, with and without hints. Kernels that read every chosen expert and a dense part stand in for the model; every sum is checked.
+// choice, with and without hints, and the same graph with experts that travel packed. Kernels that read every chosen expert and a dense part
+// stand in for the model; every sum is checked.
 // Arguments: a recorded router (.npy of integers [tokens, layers, chosen]; without one, a made-up one), and the bytes of an expert.
 #include <cuda_runtime_api.h>
 
@@ -23,6 +24,8 @@
 #include "benchmarks/gpu/record.hpp"
 #include "benchmarks/lab/input.hpp"
 #include "benchmarks/lab/trace/trace.hpp"
+#include "residency/packed/cuda_packer.cuh"
+#include "residency/packed/pack.hpp"
 #include "residency/residency.hpp"
 #include "residency/routed/cuda_server.cuh"
 #include "residency/routed/routed_experts.hpp"
@@ -163,11 +166,23 @@ __global__ void route(const std::int32_t* choices, const std::int32_t* guesses, 
     }
 }
 __global__ void next_token(std::int32_t* token) { ++*token; }
+__device__ unsigned mixed(unsigned x) {
+    x = (x ^ x >> 16) * 0x7feb352dU;
+    x = (x ^ x >> 15) * 0x846ca68bU;
+    return x ^ x >> 16;
+}
+/// Two bf16 values of a normal distribution, as weights have them.
+__device__ unsigned two_weights(unsigned seed) {
+    const float u = static_cast<float>((mixed(seed) >> 8) + 1) * 0x1p-24F;
+    const float v = static_cast<float>(mixed(seed ^ 0x9e3779b9U) >> 8) * 0x1p-23F;
+    const float scale = 0.02F * sqrtf(-2 * logf(u));
+    return (__float_as_uint(scale * cospif(v)) + 0x8000U) >> 16 |
+           ((__float_as_uint(scale * sinpif(v)) + 0x8000U) & 0xffff0000U);
+}
 __global__ void write(std::byte* host, std::size_t bytes) {
-    auto* const at = reinterpret_cast<uint4*>(host + std::size_t{blockIdx.x} * bytes);
-    for (std::size_t i = threadIdx.x; i < bytes / 16; i += blockDim.x) {
-        const auto x = static_cast<unsigned>(i * 2654435761U) ^ (blockIdx.x * 40503U + 17U);
-        at[i] = uint4{x, x ^ 0x9e3779b9U, x * 3U, ~x};
+    auto* const at = reinterpret_cast<unsigned*>(host + std::size_t{blockIdx.x} * bytes);
+    for (std::size_t i = threadIdx.x; i < bytes / 4; i += blockDim.x) {
+        at[i] = two_weights(static_cast<unsigned>(i) + mixed(blockIdx.x));
     }
 }
 __global__ void sum_up(const std::byte* host, std::size_t bytes, unsigned long long* right) {
@@ -197,7 +212,7 @@ struct Model {
         CatalogBuilder builder;
         for (std::uint32_t layer = 0; layer < router.layers; ++layer) {
             const std::string name = "layers." + std::to_string(layer);
-            builder.add(name, dtype::u8, {router.experts, bytes},
+            builder.add(name, dtype::bf16, {router.experts, bytes / 2},
                         HostSource{held, std::uint64_t{layer} * router.experts * bytes});
             experts.push_back(builder.split(name));
         }
@@ -287,7 +302,8 @@ double mean_ms(Model& model, const Token& token) {
 struct Kernels {
     bool guesses = false, in_place = false;
     unsigned blocks = 32, guess_blocks = 4;
-    bool is_second_round = false;  ///< all tokens have run once
+    bool is_second_round = false;      ///< all tokens have run once
+    const Catalog* catalog = nullptr;  ///< of packed experts; null: raw ones
 };
 
 Run in_graph(Model& model, const char* budget, const Kernels& way) {
@@ -298,7 +314,8 @@ Run in_graph(Model& model, const char* budget, const Kernels& way) {
     options.server = &server;
     options.choices = router.chosen;
     options.read_in_place = way.in_place;
-    RoutedExperts<CudaDevice> cache{model.gpu, model.catalog, model.experts, options};
+    RoutedExperts<CudaDevice> cache{model.gpu, way.catalog != nullptr ? *way.catalog : model.catalog, model.experts,
+                                    options};
     const auto one_token = [&] {
         for (std::uint32_t layer = 0; layer < router.layers; ++layer) {
             const auto [choices, guess] = model.route_layer(layer);
@@ -461,6 +478,7 @@ double link_rate(Model& model) {
 
 int main(int argc, char** argv) {
     CudaDevice gpu = bench::open_gpu();
+    const CudaPacker packer;
     bench::Records records{"gpu-routed", argc, argv};
     const Router router = argc > 1 ? recorded(argv[1]) : made_up();
     std::vector<std::uint64_t> sizes{3'059'712, 1'048'576};
@@ -473,23 +491,33 @@ int main(int argc, char** argv) {
         records.add(size + ": compute in a graph", compute, "ms/token");
         const Run whole = in_graph(model, "100%", {.is_second_round = true});
         records.add(size + ": no miss, beside compute", (whole.ms - compute) * 1e3 / router.layers, "us/layer", "<= 6");
+        const packed::PackedModel packed = packed::pack(gpu, model.catalog, {}, &packer);
+        records.add(size + ": packed over raw bytes",
+                    static_cast<double>(packed.packed_bytes) / static_cast<double>(packed.raw_bytes), "");
+        const Run whole_packed = in_graph(model, "100%", {.is_second_round = true, .catalog = &packed.catalog});
+        records.add(size + ": no miss, packed, beside compute", (whole_packed.ms - compute) * 1e3 / router.layers,
+                    "us/layer");
         records.add(size + ": a call that brings eight experts, over the link", fill_rate(model) / link, "", ">= 0.95");
         const std::array<double, 4> targets =
             bytes > 2'000'000 ? std::array{0.90, 0.82, 0.62, 0.60} : std::array{0.80, 0.72, 0.58, 0.60};
         std::size_t k = 0;
         for (const char* const budget : {"12.5%", "25%", "50%", "75%"}) {
-            std::array<std::vector<double>, 4> times;  // host, host with hints, graph, graph with guesses
-            std::array<Run, 4> last;
+            // Host, host with hints, graph, graph with guesses, and both graphs with packed experts.
+            std::array<std::vector<double>, 6> times;
+            std::array<Run, 6> last;
             for (int turn = 0; turn < 3; ++turn) {
-                for (int which = 0; which < 4; ++which) {
-                    const int way = turn % 2 == 0 ? which : 3 - which;
+                for (int which = 0; which < 6; ++which) {
+                    const int way = turn % 2 == 0 ? which : 5 - which;
+                    const bool guesses = way % 2 == 1;
                     auto& run = last[static_cast<std::size_t>(way)];
-                    run = way < 2 ? by_host(model, budget, way == 1) : in_graph(model, budget, {.guesses = way == 3});
+                    run = way < 2 ? by_host(model, budget, guesses)
+                                  : in_graph(model, budget,
+                                             {.guesses = guesses, .catalog = way < 4 ? nullptr : &packed.catalog});
                     times[static_cast<std::size_t>(way)].push_back(run.ms);
                 }
             }
-            std::array<double, 4> ms{};
-            for (std::size_t way = 0; way < 4; ++way) { ms[way] = bench::median(times[way]); }
+            std::array<double, 6> ms{};
+            for (std::size_t way = 0; way < 6; ++way) { ms[way] = bench::median(times[way]); }
             const std::string name = size + ", " + budget;
             const auto least = [&](const Run& run) {
                 return compute + run.demand_bytes / link * 1e3 + 6e-3 * router.layers;
@@ -498,6 +526,12 @@ int main(int argc, char** argv) {
             records.add(name + ": host with hints", ms[1], "ms/token");
             records.add(name + ": graph", ms[2], "ms/token");
             records.add(name + ": graph with guesses", ms[3], "ms/token");
+            records.add(name + ": graph, packed", ms[4], "ms/token");
+            records.add(name + ": graph with guesses, packed", ms[5], "ms/token");
+            records.add(name + ": packed over raw graph", ms[4] / ms[2], "");
+            records.add(name + ": hits, graph, packed", last[4].hits, "");
+            records.add(name + ": brought, graph", last[2].demand_bytes / 1e6, "MB/token");
+            records.add(name + ": brought, graph, packed", last[4].demand_bytes / 1e6, "MB/token");
             records.add(name + ": graph over the faster of the host's", std::min(ms[2], ms[3]) / std::min(ms[0], ms[1]),
                         "", "<= " + std::to_string(targets[k]));
             records.add(name + ": graph over compute, bytes, 6 us a layer", ms[2] / least(last[2]), "", "<= 1.05");

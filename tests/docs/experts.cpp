@@ -142,6 +142,28 @@ TEST_CASE("docs/experts.md: packed experts") {
         weights.drain();
         CHECK(right == std::uint64_t{layers} * chosen);
         CHECK(weights.statistics().total.fetched_bytes < right * expert_bytes * 7 / 10);
+
+        std::vector<std::vector<WeightId>> by_layer(layers);
+        for (std::uint32_t i = 0; i < layers * experts_per_layer; ++i) {
+            by_layer[i / experts_per_layer].push_back(WeightId{i});
+        }
+        const SimulatedServer server;
+        RoutedExperts<Gpu> cache{
+            gpu, model.catalog, by_layer, {.budget = Budget::parse("50%"), .server = &server, .choices = chosen}};
+        auto* const choices = static_cast<std::int32_t*>(unwrap(gpu.allocate(chosen * sizeof(std::int32_t))));
+        unwrap(gpu.launch(stream, {.name = "router",
+                                   .reads = {},
+                                   .writes = {{choices, chosen * sizeof(std::int32_t)}},
+                                   .body = [choices] { choices[0] = 3, choices[1] = 6; }}));
+        const auto served = cache.serve(2, {choices, chosen}, stream);
+        unwrap(gpu.launch(stream, {.name = "products", .reads = {}, .writes = {}, .body = [&right, &bytes, served] {
+                                       for (std::uint32_t i = 0; i < chosen; ++i) {
+                                           right += std::memcmp(served.addresses[i], bytes.data(), bytes.size()) == 0;
+                                       }
+                                   }}));
+        CHECK(cache.statistics().total.demand_bytes < chosen * expert_bytes * 7 / 10);
+        CHECK(right == std::uint64_t{layers + 1} * chosen);
+        unwrap(gpu.deallocate(choices));
     }
     unwrap(gpu.destroy_stream(stream));
     CHECK(gpu.report_count() == 0);

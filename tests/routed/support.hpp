@@ -44,7 +44,8 @@ struct Fixture {
                 builder.add(std::to_string(layer) + "." + std::to_string(i), dtype::u8, {bytes}, HostSource{held, at});
             }
         }
-        catalog = builder.build();
+        raw = builder.build();
+        catalog = raw;
         std::uint32_t id = 0;
         for (const std::uint32_t number : experts_of_layer) {
             experts.emplace_back();
@@ -60,6 +61,7 @@ struct Fixture {
         must(gpu().deallocate_host(staged));
         must(gpu().destroy_stream(stream));
         catalog = Catalog{};
+        raw = Catalog{};
         held.reset();
         must(gpu().deallocate_host(host));
     }
@@ -75,7 +77,12 @@ struct Fixture {
         must(gpu().copy({&copy, 1}, stream));
     }
     [[nodiscard]] const std::byte* bytes_of(std::uint32_t layer, std::uint32_t expert) const {
-        return catalog.host_bytes(catalog.storage_of(experts[layer][expert]));
+        return raw.host_bytes(raw.storage_of(experts[layer][expert]));
+    }
+    /// Whether an expert's bytes are there, on the device or on the host.
+    [[nodiscard]] bool is_at(const std::byte* at, std::uint32_t layer, std::uint32_t expert) const {
+        const std::uint64_t size = raw.storage(raw.storage_of(experts[layer][expert])).bytes;
+        return std::memcmp(at, bytes_of(layer, expert), static_cast<std::size_t>(size)) == 0;
     }
     /// Enqueues a kernel that reads every chosen expert where the call says, and counts those that are wrong.
     void read(std::uint32_t layer, const routed::Served& served, std::span<const std::int32_t> chosen) {
@@ -88,13 +95,14 @@ struct Fixture {
                     wrong += at != nullptr || served.slots[i] != -1 ? 1U : 0U;
                     continue;
                 }
-                const std::byte* const right = bytes_of(layer, static_cast<std::uint32_t>(wanted[i]));
+                const auto expert = static_cast<std::uint32_t>(wanted[i]);
+                const std::byte* const right = bytes_of(layer, expert);
                 in_place += at == right ? 1U : 0U;
                 const bool is_at_slot =
                     served.slots[i] == -1
                         ? at == right
                         : at == served.base + static_cast<std::uint32_t>(served.slots[i]) * served.slot_bytes;
-                wrong += !is_at_slot || std::memcmp(at, right, static_cast<std::size_t>(bytes)) != 0 ? 1U : 0U;
+                wrong += !is_at_slot || !is_at(at, layer, expert) ? 1U : 0U;
             }
             ++reads;
         };
@@ -106,7 +114,7 @@ struct Fixture {
     support::SimulatedHarness harness;
     std::byte* host = nullptr;
     std::shared_ptr<const HostBytes> held;
-    Catalog catalog;
+    Catalog raw, catalog;  // the raw bytes, and what a cache gets
     std::vector<std::vector<WeightId>> experts;
     Gpu::Stream stream{};
     std::int32_t* choices = nullptr;

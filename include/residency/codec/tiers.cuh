@@ -76,10 +76,11 @@ __device__ __forceinline__ void take_apart(uint4 front, std::uint32_t* words) {
 }
 
 /// Unpacks group after group, a warp each; tasks of other forms are left alone. Compares with the raw bytes instead of writing them where
-/// `compares` is set; a task without packed bytes has nothing to compare.
-template <class F, bool compares>
-__device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tasks, std::uint32_t count,
-                                              std::uint32_t groups_each, unsigned long long* differing) {
+/// `compares` is set. `tasks`: an array of them, or a function object that makes one; where it does, or compares, a task without packed bytes
+/// has nothing to do.
+template <class F, bool compares, class Tasks>
+__device__ __forceinline__ void unpack_groups(const Tasks& tasks, std::uint32_t count, std::uint32_t groups_each,
+                                              unsigned long long* differing) {
     using Value = typename F::Value;
     constexpr std::uint32_t value_bytes = sizeof(Value);
     const std::uint32_t lane = threadIdx.x & 31;
@@ -87,7 +88,7 @@ __device__ __forceinline__ void unpack_groups(const UnpackTask* __restrict__ tas
     std::uint32_t wrong = 0;
     for (std::uint32_t turn = (blockIdx.x * blockDim.x + threadIdx.x) >> 5; turn < count * groups_each; turn += warps) {
         const UnpackTask task = tasks[turn / groups_each];
-        if constexpr (compares) {
+        if constexpr (compares || std::is_class_v<Tasks>) {
             if (task.packed == nullptr) { continue; }
         }
         const std::uint32_t group = turn % groups_each;

@@ -11,8 +11,12 @@
 #include <cstdint>
 #include <string>
 
+#include "residency/codec/task.hpp"
+#include "residency/codec/tiers.cuh"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/error.hpp"
+#include "residency/model/packed_form.hpp"
 #include "residency/routed/policies.hpp"
 #include "residency/routed/routed_experts.hpp"
 #include "residency/routed/serve.hpp"
@@ -133,22 +137,19 @@ __device__ inline void bring_piece(const std::byte* from, std::byte* to, std::ui
 
 /// One item of a list of fills: items count the pieces of all fills. `at`, `before`: the fill that had the item before, and the items
 /// ahead of that fill; items of one block grow. False: there is no such item.
-template <class P>
+template <bool is_guess, class P>
 __device__ bool bring_item(const Tables<P>& tables, const Fill* fills, std::uint32_t count, std::uint32_t item,
                            std::uint32_t& at, std::uint32_t& before) {
     Fill fill{};
     for (;; ++at) {
         if (at == count) { return false; }
         fill = fills[at];
-        const std::uint32_t own = fill.pieces - fill.first_piece;
+        const std::uint32_t own = moves_of(fill, is_guess);
         if (item - before < own) { break; }
         before += own;
     }
-    const Source source = fill.source;
-    const std::uint64_t first = std::uint64_t{fill.first_piece + item - before} * piece_bytes;
-    const std::uint64_t left = source.bytes - first;
-    bring_piece(source.host + first, tables.pool + fill.slot * tables.slot_bytes + first,
-                left < piece_bytes ? static_cast<std::uint32_t>(left) : piece_bytes);
+    const Move move = move_of(tables, fill, at, item - before, is_guess);
+    bring_piece(move.from, move.to, static_cast<std::uint32_t>(move.bytes));
     return true;
 }
 
@@ -166,6 +167,35 @@ __device__ inline void tell(std::uint32_t* listed, std::uint32_t fills) {
     for (; told == 0; told = own.load(cuda::memory_order_acquire)) { __nanosleep(20); }
     own.store(0, cuda::memory_order_relaxed);
     return told - 1;
+}
+
+/// A message of a guess that has something to bring; that of one that has not is 1.
+inline constexpr std::uint32_t message_brings = 1U << 16U;
+/// Block 0 of a guess tells the others whether there is something to bring. Guesses of a stream and of a graph may overlap: each block takes one
+/// message, no matter whose.
+__device__ inline void tell_guess(std::uint32_t* messages, bool brings) {
+    if (threadIdx.x > 0 && threadIdx.x < gridDim.x) {
+        const DeviceAtomic<std::uint32_t> own{messages[threadIdx.x]};
+        if (brings) {
+            own.fetch_add(message_brings, cuda::memory_order_release);
+        } else {
+            own.fetch_add(1, cuda::memory_order_relaxed);
+        }
+    }
+}
+/// Another block waits for that, by one thread.
+[[nodiscard]] __device__ inline bool hear_guess(std::uint32_t* messages) {
+    const DeviceAtomic<std::uint32_t> own{messages[blockIdx.x]};
+    std::uint32_t told = own.load(cuda::memory_order_relaxed);
+    for (;;) {
+        if (told == 0) {
+            __nanosleep(20);
+            told = own.load(cuda::memory_order_relaxed);
+        } else if (own.compare_exchange_weak(told, told - (told >= message_brings ? message_brings : 1),
+                                             cuda::memory_order_acquire, cuda::memory_order_relaxed)) {
+            return told >= message_brings;
+        }
+    }
 }
 
 /// Block 0 decides, and all blocks bring what it lists. The others wait for it. GPUs start block 0 no later than the others, and it waits for
@@ -187,17 +217,17 @@ __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Cal
         while (is_guessing && gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
         __syncthreads();
         decision.list();
-        tell(state.listed[0], decision.fills());
+        tell(state.listed, decision.fills());
         decision.finish();
         if (threadIdx.x == 0) { count = decision.fills(); }
         __syncthreads();
         if (threadIdx.x == threads - 1) { gate.fetch_and(~gate_closed, cuda::memory_order_release); }
     } else {
-        if (threadIdx.x == 0) { count = hear(state.listed[0]); }
+        if (threadIdx.x == 0) { count = hear(state.listed); }
         __syncthreads();
     }
     std::uint32_t at = 0, before = 0;
-    for (std::uint32_t item = blockIdx.x; bring_item(tables, tables.fills, count, item, at, before);) {
+    for (std::uint32_t item = blockIdx.x; bring_item<false>(tables, tables.fills, count, item, at, before);) {
         item += gridDim.x;
     }
 }
@@ -229,18 +259,19 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
             fills = decision.fills();
         }
         __syncthreads();
-        tell(state.listed[1], fills);
         if (threadIdx.x == 0) {
             count = fills;
             if (may) { gate.fetch_add(1 - gate_decides, cuda::memory_order_acq_rel); }
         }
         __syncthreads();
+        tell_guess(state.guess_messages, fills != 0);
         if (!may) { return; }
     } else {
         if (threadIdx.x == 0) {
-            count = hear(state.listed[1]);
-            if (count != 0) {
-                const bool is_late = (gate.fetch_add(1, cuda::memory_order_acquire) & gate_closed) != 0;
+            count = 0;
+            if (hear_guess(state.guess_messages)) {  // the gate says what was decided
+                const bool is_late =
+                    (gate.fetch_add(1, cuda::memory_order_acquire) & (gate_closed | gate_decides)) != 0;
                 count = is_late ? 0 : state.guess_fills;  // none, once a call has come
                 if (count == 0) { gate.fetch_sub(1, cuda::memory_order_relaxed); }
             }
@@ -259,10 +290,42 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
         __syncthreads();
         const std::uint32_t item = taken;
         __syncthreads();
-        if (item == none || !bring_item(tables, tables.guess_fills, count, item, at, before)) { break; }
+        if (item == none || !bring_item<true>(tables, tables.guess_fills, count, item, at, before)) { break; }
     }
     __syncthreads();
     if (threadIdx.x == 0) { gate.fetch_sub(1, cuda::memory_order_release); }
+}
+
+/// Experts in the staging area as tasks of codec/tiers.cuh. Raw parts are none.
+template <class P>
+struct UnpackTasks {
+    const Tables<P>& tables;
+    const Unpacking& unpacking;
+    __device__ codec::UnpackTask operator[](std::uint32_t i) const {
+        const StagedPart part = staged_part(tables, unpacking, i);
+        return {part.form == PackedForm::raw ? nullptr : part.packed, part.raw};
+    }
+};
+/// Unpacks parts of the form of F.
+template <class F, class P>
+__global__ void __launch_bounds__(codec::tiers::block_threads)
+    unpack_kernel(Tables<P> tables, Unpacking unpacking, std::uint32_t groups_each) {
+    codec::tiers::detail::unpack_groups<F, false>(UnpackTasks<P>{tables, unpacking}, staged_parts(tables, unpacking),
+                                                  groups_each, nullptr);
+}
+/// Copies the raw parts of packed experts, `pieces_each` pieces each.
+template <class P>
+__global__ void __launch_bounds__(threads)
+    copy_parts_kernel(Tables<P> tables, Unpacking unpacking, std::uint32_t pieces_each) {
+    const std::uint32_t turns = staged_parts(tables, unpacking) * pieces_each;
+    for (std::uint32_t turn = blockIdx.x; turn < turns; turn += gridDim.x) {
+        const StagedPart part = staged_part(tables, unpacking, turn / pieces_each);
+        const std::uint64_t at = std::uint64_t{turn % pieces_each} * piece_bytes;
+        if (part.packed == nullptr || part.form != PackedForm::raw || at >= part.raw_bytes) { continue; }
+        const std::uint64_t left = part.raw_bytes - at;
+        bring_piece(part.packed + at, part.raw + at,
+                    left < piece_bytes ? static_cast<std::uint32_t>(left) : piece_bytes);
+    }
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::routed::detail
@@ -270,35 +333,63 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
 namespace residency { inline namespace RESIDENCY_ABI {
 
 /// Runs a cache of experts on a GPU. Kernels bring experts from pinned host memory: `blocks` blocks a call,
-/// `guess_blocks` a guess: so many pieces are under way when a call ends it.
+/// `guess_blocks` a guess: so many pieces are under way when a call ends it. Packed experts are unpacked by `unpack_blocks` blocks, each of
+/// which fills a multiprocessor; 0: one for each multiprocessor.
 template <routed::Policy P = routed::ExpectedUse>
 class CudaServer final : public routed::Server<CudaDevice, P> {
 public:
-    explicit CudaServer(unsigned blocks = 32, unsigned guess_blocks = 4) noexcept
+    explicit CudaServer(unsigned blocks = 32, unsigned guess_blocks = 4, unsigned unpack_blocks = 0) noexcept
         : blocks_{std::clamp(blocks, 1U, routed::most_blocks)},
-          guess_blocks_{std::clamp(guess_blocks, 1U, routed::most_blocks)} {}
+          guess_blocks_{std::clamp(guess_blocks, 1U, routed::most_blocks)},
+          unpack_blocks_{unpack_blocks} {}
 
     /// As Server says.
     /// @{
     [[nodiscard]] Status serve(CudaDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                CudaDevice::Stream stream) const override {
-        return on(device, "serve experts",
-                  [&] { return launch(routed::detail::serve_kernel<P>, blocks_, stream, tables, call); });
+        return on(device, "serve experts", [&] {
+            return launch(routed::detail::serve_kernel<P>, blocks_, routed::detail::threads, stream, tables, call);
+        });
+    }
+    [[nodiscard]] Status unpack(CudaDevice& device, const routed::Tables<P>& tables, const routed::Unpacking& unpacking,
+                                CudaDevice::Stream stream) const override {
+        return on(device, "unpack experts", [&] {
+            int processors = 1;
+            cudaError_t code = cudaSuccess;
+            if (unpack_blocks_ == 0) {
+                code = cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device.ordinal());
+            }
+            const unsigned blocks = unpack_blocks_ != 0 ? unpack_blocks_ : static_cast<unsigned>(processors);
+            const auto has = [&](PackedForm form) { return (tables.forms >> static_cast<unsigned>(form) & 1U) != 0; };
+            codec::tiers::for_each_format([&](auto format) {
+                using Format = decltype(format);
+                if (code != cudaSuccess || !has(Format::form)) { return; }
+                const std::uint32_t groups = codec::tiers::detail::groups_of(
+                    static_cast<std::uint32_t>(tables.part_bytes / sizeof(typename Format::Value)));
+                code = launch(routed::detail::unpack_kernel<Format, P>, blocks, codec::tiers::block_threads, stream,
+                              tables, unpacking, groups);
+            });
+            if (code != cudaSuccess || !has(PackedForm::raw)) { return code; }
+            return launch(routed::detail::copy_parts_kernel<P>, blocks, routed::detail::threads, stream, tables,
+                          unpacking, routed::pieces_of(tables.part_bytes));
+        });
     }
     [[nodiscard]] Status guess(CudaDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                CudaDevice::Stream stream) const override {
-        return on(device, "guess experts",
-                  [&] { return launch(routed::detail::guess_kernel<P>, guess_blocks_, stream, tables, call); });
+        return on(device, "guess experts", [&] {
+            return launch(routed::detail::guess_kernel<P>, guess_blocks_, routed::detail::threads, stream, tables,
+                          call);
+        });
     }
     /// @}
 
 private:
     template <class... Parameters, class... Arguments>
-    [[nodiscard]] static cudaError_t launch(void (*kernel)(Parameters...), unsigned blocks, cudaStream_t stream,
-                                            const Arguments&... arguments) {
+    [[nodiscard]] static cudaError_t launch(void (*kernel)(Parameters...), unsigned blocks, unsigned block_threads,
+                                            cudaStream_t stream, const Arguments&... arguments) {
         cudaLaunchConfig_t config{};
         config.gridDim = dim3(blocks);
-        config.blockDim = dim3(routed::detail::threads);
+        config.blockDim = dim3(block_threads);
         config.stream = stream;
         return cudaLaunchKernelEx(&config, kernel, arguments...);
     }
@@ -316,7 +407,7 @@ private:
                      DeviceFailure{code, what, 0}};
     }
 
-    unsigned blocks_, guess_blocks_;
+    unsigned blocks_, guess_blocks_, unpack_blocks_;
 };
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -18,12 +18,16 @@
 #include <vector>
 
 #include "residency/budget/budget.hpp"
+#include "residency/codec/packed_header.hpp"
+#include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/core/measure/statistics.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"
+#include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/pool/virtual.hpp"
@@ -46,6 +50,9 @@ public:
     /// Enqueues what makes the chosen experts of a layer readable for what follows on the stream, and writes where they are.
     [[nodiscard]] virtual Status serve(D& device, const Tables<P>& tables, const Call& call,
                                        typename D::Stream stream) const = 0;
+    /// Enqueues what unpacks experts from the staging area into their slots. Called where some experts are packed.
+    [[nodiscard]] virtual Status unpack(D& device, const Tables<P>& tables, const Unpacking& unpacking,
+                                        typename D::Stream stream) const = 0;
     /// Enqueues what brings experts that are likely to be chosen, until the next serve() begins.
     [[nodiscard]] virtual Status guess(D& device, const Tables<P>& tables, const Call& call,
                                        typename D::Stream stream) const = 0;
@@ -99,6 +106,9 @@ struct Statistics {
 /// beside it, such as a Planned one whose schedule leaves the experts out; a BudgetBroker gives both one total. One call at a time, of
 /// one thread. The streams of its calls follow each other.
 ///
+/// Packed experts (PackedHostSource, such as packed::pack() makes) travel packed, and are unpacked into their slots in front of what follows a
+/// call: slots hold raw bytes. They need room for the packed bytes of one call beside the slots.
+///
 /// Addresses and captured graphs stay valid as long as it lives, also over try_set_budget(). Where a call has more different experts than
 /// there are slots, kernels read the rest in pinned host memory.
 template <VirtualMemoryDevice D, Policy P = ExpectedUse>
@@ -117,11 +127,11 @@ public:
         typename P::Config evictor{};                            ///< how it decides who leaves
         typename pool::Virtual<D>::Config pool{};                ///< in which pieces device memory is held
         bool read_in_place =
-            false;  ///< an expert that is needed later than all that would leave for it is not brought: kernels read it in host memory
+            false;  ///< an expert that is needed later than all that would leave for it is not brought: kernels read it in host memory, where none is packed
     };
 
     /// Blocks. `experts`: by layer, each expert's weight; an expert is the whole storage of it. Errors: invalid_argument, with the layer and
-    /// the expert; unsupported: the bytes are not in pinned host memory; budget; the device's own.
+    /// the expert; unsupported: the bytes are not in pinned host memory, or packed in a form that is not unpacked; budget; the device's own.
     [[nodiscard]] static Result<RoutedExperts> try_create(D& device, Catalog catalog,
                                                           const std::vector<std::vector<WeightId>>& experts,
                                                           Options options);
@@ -158,7 +168,7 @@ public:
             nullptr;  ///< by expert of the layer, in device memory; those of the group are valid
     };
     /// Begins passes that read all experts, layer by layer, such as a long prompt's. Blocks until the device is idle. What the cache holds is read
-    /// where it lies; the rest, if there is any, goes through `ring` of its slots, which are empty afterwards (0: 16, or as many as there are). It is not captured. No call of
+    /// where it lies; the rest, if there is any, goes through `ring` of its slots, which are empty afterwards (0: 16, or as many as there are; where experts are packed, no more than one call may choose). It is not captured. No call of
     /// try_serve() or try_guess() comes before try_end_prefill(). Errors: wrong_state (one has begun), the device's own.
     [[nodiscard]] Status try_begin_prefill(std::uint32_t ring = 0);
     /// Groups of a layer. Precondition: a prefill has begun.
@@ -227,10 +237,10 @@ struct RoutedExperts<D, P>::State {
     std::uint32_t experts = 0;       // of all layers
     std::uint64_t expert_bytes = 0;  // of all of them
     std::vector<std::uint32_t> first_expert;
-    std::vector<const std::byte*> source_host;  // by expert, as the device sees them
-    std::vector<std::uint64_t> source_bytes;    // by expert
+    std::vector<Source> sources;  // by expert
+    std::vector<Part> parts;      // of packed ones
     pool::Virtual<D> pool;
-    void* memory = nullptr;  // the tables
+    void* memory = nullptr;  // the tables, and the staging area behind them
     std::uint64_t memory_bytes = 0;
     Mistake* mistake = nullptr;  // in pinned host memory
     const std::byte** addresses = nullptr;
@@ -241,26 +251,44 @@ struct RoutedExperts<D, P>::State {
     bool has_side = false;
     bool is_side_used = false;
     std::uint32_t last_layer = none;  // of the last serve()
+    bool owes_unpacking = false;      // what it has brought
     ResolvedBudget budget;
     std::uint32_t slots = 0;
 
     /// What one group of a prefill copies.
     struct GroupCopies {
         std::uint32_t layer = 0, first = 0, last = 0;  // experts, numbered over all layers
-        std::vector<Copy> copies;                      // into one half of the ring
+        std::vector<Copy> copies;                      // into one half of the ring, or of the staging area
+        Unpacking unpacking;                           // of them
     };
     bool is_prefilling = false;
     std::vector<GroupCopies> groups;                   // of a prefill
     std::vector<std::uint32_t> first_group;            // by layer; layers + 1
     const std::byte** all_addresses = nullptr;         // by expert, in device memory
+    Fill* ring_fills = nullptr;                        // of all groups, in device memory, where experts are packed
     std::array<std::uint32_t, 2> in_half{none, none};  // the group whose bytes are, or come, there
+    std::array<bool, 2> is_unpacked{};                 // what is packed of them
     std::array<typename D::Event, 2> arrived{};
 
     [[nodiscard]] BudgetContext context(BudgetKind kind) const;
     /// An error of the budget, with what sets the floor.
     [[nodiscard]] Error in_words(const Error& error) const {
-        return error.in("for the tables and the " + std::to_string((std::min)(options.choices, experts)) +
-                        " experts that one call may choose (Options::choices)");
+        return error.in("for the tables and the " + std::to_string(least_slots()) +
+                        " experts that one call may choose (Options::choices)" +
+                        (has_packed() ? ", and for the packed bytes of " + std::to_string(staged()) : std::string{}));
+    }
+    [[nodiscard]] bool has_packed() const { return tables.most_parts != 0; }
+    /// Slots of the smallest budget: a prefill unpacks into two.
+    [[nodiscard]] std::uint32_t least_slots() const {
+        return (std::min)((std::max)(options.choices, has_packed() ? 2U : 0U), experts);
+    }
+    /// Places of the staging area: for the different experts of one call.
+    [[nodiscard]] std::uint32_t staged() const {
+        std::uint32_t most = 2;
+        for (std::uint32_t i = 0; i < tables.layers; ++i) {
+            most = (std::max)(most, (std::min)(options.choices, first_expert[i + 1] - first_expert[i]));
+        }
+        return has_packed() ? (std::min)(most, experts) : 0;
     }
     /// As many slots as a budget holds, at most all.
     [[nodiscard]] std::uint32_t slots_in(std::uint64_t bytes) const {
@@ -280,7 +308,19 @@ struct RoutedExperts<D, P>::State {
     /// Blocks until the device is idle. `call`: of the caller's, for the error.
     [[nodiscard]] Status wait_idle(const char* call) {
         Status idle = device->synchronize();
+        if (idle && owes_unpacking) {
+            idle = unpack_served(side);
+            if (idle) { idle = device->synchronize(side); }
+        }
         return idle ? std::move(idle) : idle.error().in(std::string{call} + "() waits for the device");
+    }
+    /// Enqueues the unpacking of what the last call has brought, unless that was done.
+    [[nodiscard]] Status unpack_served(Stream stream) {
+        if (!owes_unpacking) { return {}; }
+        Status done =
+            options.server->unpack(*device, tables, {tables.fills, &tables.state->fills, 0, tables.staging}, stream);
+        owes_unpacking = !done;
+        return done;
     }
     /// Memory of the host that the device sees, for one copy.
     template <class Use>
@@ -337,7 +377,20 @@ struct RoutedExperts<D, P>::State {
                          " experts: what read it read expert 0 instead; choices are numbers within their layer, and "
                          "negative ones are padding"};
     }
-    [[nodiscard]] Status open(std::span<const Source> sources);
+    /// Where an expert comes from; its parts are appended. `what`: names it in errors.
+    [[nodiscard]] Result<Source> source_of(const Catalog& of, StorageId id, const std::string& what);
+    [[nodiscard]] Status add_parts(const PackedHostSource& source, const std::string& what);
+    /// The next expert.
+    void add(const Source& source, std::uint64_t raw_bytes) {
+        sources.push_back(source);
+        expert_bytes += raw_bytes;
+        tables.slot_bytes = (std::max)(tables.slot_bytes, pool::round_up((std::max)(raw_bytes, source.bytes), 256));
+        if (source.parts == 0) { return; }
+        tables.most_parts = (std::max)(tables.most_parts, source.parts);
+        tables.staged_bytes =
+            (std::max)(tables.staged_bytes, pool::round_up(source.bytes, codec::packed_alignment_bytes));
+    }
+    [[nodiscard]] Status open();
     /// Lays the tables out, from `at` on; null: only counts. The number of bytes.
     [[nodiscard]] std::uint64_t lay_out(std::byte* at);
     void close() noexcept;
@@ -376,6 +429,7 @@ auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose&
     choose(std::as_const(there), std::as_const(slot_of), empty);
     now.slots = number;
     now.fresh = (std::min)(now.fresh, number);
+    now.fills = 0;        // of a call that is over
     now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
     if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written.error(); }
     if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }
@@ -395,8 +449,7 @@ BudgetContext RoutedExperts<D, P>::State::context(BudgetKind kind) const {
     const std::uint64_t chunk = pool.chunk_bytes(*device);
     context.streamed_bytes = expert_bytes;
     context.everything_bytes = memory_bytes + pool::round_up(experts * tables.slot_bytes, chunk);
-    const std::uint32_t least = (std::min)(options.choices, experts);
-    context.floor_bytes = memory_bytes + pool::round_up(least * tables.slot_bytes, chunk);
+    context.floor_bytes = memory_bytes + pool::round_up(least_slots() * tables.slot_bytes, chunk);
     context.reserve_bytes = options.reserve_bytes;
     if (kind == BudgetKind::automatic || kind == BudgetKind::percent_of_free) {
         if (const auto memory_now = device->memory()) {
@@ -425,7 +478,6 @@ auto RoutedExperts<D, P>::try_create(D& device, Catalog catalog, const std::vect
     std::unique_ptr<State, End> state{new State{device, std::move(options)}};
     std::vector<bool> is_taken(catalog.storages().size());
     state->first_expert.push_back(0);
-    std::vector<Source> sources;
     for (std::size_t layer = 0; layer < experts.size(); ++layer) {
         const auto where = [&](std::size_t expert) {
             return "layer " + std::to_string(layer) + ", expert " + std::to_string(expert);
@@ -452,31 +504,74 @@ auto RoutedExperts<D, P>::try_create(D& device, Catalog catalog, const std::vect
                     where(i) + ": " + catalog.describe(storage_id) +
                     (storage.bytes == 0 ? " has no bytes" : " is written by kernels, and what leaves would be lost"));
             }
-            const auto* source = std::get_if<HostSource>(&storage.source);
-            Result<const void*> view =
-                source != nullptr && source->host->kind() == HostMemory::pinned
-                    ? device.device_view(catalog.host_bytes(storage_id))
-                    : Result<const void*>{Error{ErrorKind::unsupported, "it is not in pinned host memory"}};
-            if (!view) {
-                return Error{ErrorKind::unsupported,
-                             where(i) + ": kernels cannot read " + catalog.describe(storage_id) +
-                                 " from the host: " + view.error().message() +
-                                 (source == nullptr && !std::holds_alternative<FileSource>(storage.source)
-                                      ? ", and packed; PackedExperts serves packed experts"
-                                      : "; host::load reads it from a file into pinned memory, and what a program has "
-                                        "in memory belongs into the device's allocate_host(), as HostMemory::pinned")};
-            }
-            if (reinterpret_cast<std::uintptr_t>(*view) % 16 != 0) {
-                return refused(where(i) + ": " + catalog.describe(storage_id) +
-                               " does not begin at a multiple of 16 bytes in host memory: kernels bring 16 at once");
-            }
-            sources.push_back({static_cast<const std::byte*>(*view), storage.bytes});
+            auto source = state->source_of(catalog, storage_id, where(i) + ": " + catalog.describe(storage_id));
+            if (!source) { return source.error(); }
+            state->add(*source, storage.bytes);
         }
-        state->first_expert.push_back(static_cast<std::uint32_t>(sources.size()));
+        state->first_expert.push_back(static_cast<std::uint32_t>(state->sources.size()));
     }
     state->catalog = std::move(catalog);
-    if (Status opened = state->open(sources); !opened) { return opened.error(); }
+    if (Status opened = state->open(); !opened) { return opened.error(); }
     return RoutedExperts{std::move(state)};
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Result<Source> RoutedExperts<D, P>::State::source_of(const Catalog& of, StorageId id, const std::string& what) {
+    const StorageSource& source = of.storage(id).source;
+    const auto* raw = std::get_if<HostSource>(&source);
+    const auto* packed = std::get_if<PackedHostSource>(&source);
+    const HostBytes* const host = raw != nullptr ? raw->host.get() : packed != nullptr ? packed->host.get() : nullptr;
+    Result<const void*> view = Error{ErrorKind::unsupported, "it is not in pinned host memory"};
+    if (host != nullptr && host->kind() == HostMemory::pinned) {
+        view = device->device_view(host->data() + (raw != nullptr ? raw->offset_bytes : packed->offset_bytes));
+    }
+    if (!view) {
+        const bool is_packed = packed != nullptr || std::holds_alternative<PackedSource>(source);
+        return Error{ErrorKind::unsupported,
+                     what + " is not where kernels can read it: " + view.error().message() +
+                         (is_packed ? "; packed::pack and packed::load bring packed bytes there"
+                                    : "; host::load reads it from a file into pinned memory, and what a program has "
+                                      "in memory belongs into the device's allocate_host(), as HostMemory::pinned")};
+    }
+    if (reinterpret_cast<std::uintptr_t>(*view) % 16 != 0) {
+        return Error{ErrorKind::invalid_argument,
+                     what + " does not begin at a multiple of 16 bytes in host memory: kernels bring 16 at once"};
+    }
+    Source found{static_cast<const std::byte*>(*view), packed != nullptr ? packed->bytes : of.storage(id).bytes};
+    if (packed == nullptr) { return found; }
+    found.first_part = static_cast<std::uint32_t>(parts.size());
+    found.parts = static_cast<std::uint32_t>(packed->parts->size());
+    if (Status added = add_parts(*packed, what); !added) { return added.error(); }
+    return found;
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::State::add_parts(const PackedHostSource& source, const std::string& what) {
+    if (options.read_in_place) {
+        return Error{ErrorKind::invalid_argument,
+                     what +
+                         " is packed, and kernels cannot read it so in host memory: leave Options::read_in_place "
+                         "out, or keep experts raw"};
+    }
+    std::uint64_t raw_at = 0;
+    for (const PackedPart& part : *source.parts) {
+        if (part.form != PackedForm::raw && !codec::tiers::is_tiers(part.form)) {
+            return Error{ErrorKind::unsupported,
+                         what + " is packed as " + codec::form_name(static_cast<std::uint32_t>(part.form)) +
+                             ", which this cache does not unpack: pack it without PackOptions::form, in chunks"};
+        }
+        if ((part.offset_bytes | raw_at) % 16 != 0) {
+            return Error{ErrorKind::unsupported, what + " has a packed part at byte " +
+                                                     std::to_string(part.offset_bytes) + " for its bytes from " +
+                                                     std::to_string(raw_at) +
+                                                     " on; kernels need multiples of 16: pack it again"};
+        }
+        parts.push_back({part.offset_bytes, raw_at, part.raw_bytes, part.form});
+        tables.forms |= 1U << static_cast<std::uint32_t>(part.form);
+        tables.part_bytes = (std::max)(tables.part_bytes, part.raw_bytes);
+        raw_at += part.raw_bytes;
+    }
+    return {};
 }
 
 template <VirtualMemoryDevice D, Policy P>
@@ -501,24 +596,21 @@ std::uint64_t RoutedExperts<D, P>::State::lay_out(std::byte* at) {
     take(addresses, std::uint64_t{tables.layers} * options.choices);
     take(slots_of_choices, std::uint64_t{tables.layers} * options.choices);
     take(all_addresses, experts);
+    take(tables.parts, parts.size());
+    take(ring_fills, has_packed() ? experts : 0);
     return end;
 }
 
 template <VirtualMemoryDevice D, Policy P>
-Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
+Status RoutedExperts<D, P>::State::open() {
     auto numbers = P::numbers(options.evictor);
     if (!numbers) { return numbers.error(); }
     experts = static_cast<std::uint32_t>(sources.size());
     tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
     tables.reads_in_place = options.read_in_place;
-    for (const Source& source : sources) {
-        source_host.push_back(source.host);
-        source_bytes.push_back(source.bytes);
-        expert_bytes += source.bytes;
-        tables.slot_bytes = (std::max)(tables.slot_bytes, pool::round_up(source.bytes, 256));
-    }
-    const std::uint64_t table_bytes = lay_out(nullptr);
-    memory_bytes = pool::round_up(table_bytes, device->allocation_granularity());
+    const std::uint64_t table_bytes = pool::round_up(lay_out(nullptr), codec::packed_alignment_bytes);
+    const std::uint64_t taken_bytes = table_bytes + staged() * tables.staged_bytes;
+    memory_bytes = pool::round_up(taken_bytes, device->allocation_granularity());
     const BudgetSources stated{options.budget, options.stored_budget, Budget::automatic()};
     auto resolved = stated.try_resolve(context(stated.winner().first.kind()));
     if (!resolved) { return in_words(resolved.error()); }
@@ -539,7 +631,7 @@ Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
     mistake = new (*pinned) Mistake{};
     auto seen = device->device_view(mistake);
     if (!seen) { return seen.error(); }
-    auto held = device->allocate(table_bytes);
+    auto held = device->allocate(taken_bytes);
     if (!held) { return held.error().in("for the tables of the experts"); }
     memory = *held;
     if (Status opened = pool.open(*device, experts * tables.slot_bytes); !opened) { return opened; }
@@ -552,7 +644,8 @@ Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
         static_cast<void>(lay_out(begin));
         std::memcpy(const_cast<std::uint32_t*>(tables.first_expert), first_expert.data(),
                     first_expert.size() * sizeof(std::uint32_t));
-        std::memcpy(const_cast<Source*>(tables.sources), sources.data(), sources.size_bytes());
+        std::memcpy(const_cast<Source*>(tables.sources), sources.data(), sources.size() * sizeof(Source));
+        if (has_packed()) { std::memcpy(const_cast<Part*>(tables.parts), parts.data(), parts.size() * sizeof(Part)); }
         std::memcpy(const_cast<typename P::Numbers*>(tables.numbers), &*numbers, sizeof *numbers);
         std::fill_n(tables.slot_of, experts, none);
         std::uninitialized_value_construct_n(tables.slot, experts);
@@ -563,6 +656,7 @@ Status RoutedExperts<D, P>::State::open(std::span<const Source> sources) {
         return copy(memory, begin, table_bytes);
     });
     static_cast<void>(lay_out(static_cast<std::byte*>(memory)));
+    tables.staging = static_cast<std::byte*>(memory) + table_bytes;
     tables.pool = pool.base();
     tables.mistake = static_cast<Mistake*>(
         const_cast<void*>(*seen));  // NOLINT(bugprone-casting-through-void): D::device_view is const
@@ -621,10 +715,14 @@ Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices
     State& state = this->state();
     auto call = check(layer, choices);
     if (!call) { return call.error(); }
-    if (Status done = state.options.server->serve(*state.device, state.tables, *call, stream); !done) {
-        return done.error().in("serve() of layer " + std::to_string(layer) + " and its choices");
+    Status done = state.unpack_served(stream);  // of a call whose own could not be enqueued
+    if (done) { done = state.options.server->serve(*state.device, state.tables, *call, stream); }
+    if (done) {
+        state.last_layer = layer;
+        state.owes_unpacking = state.has_packed();
+        done = state.unpack_served(stream);
     }
-    state.last_layer = layer;
+    if (!done) { return done.error().in("serve() of layer " + std::to_string(layer) + " and its choices"); }
     return Served{call->addresses, call->slots, state.tables.pool, state.tables.slot_bytes};
 }
 
@@ -675,7 +773,7 @@ auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> 
                                        const auto& empty) {
         for (std::uint32_t at = 0; at < slots; ++at) {  // what a guess has brought a part of is not read where it lies
             const std::uint32_t expert = there[at].expert;
-            if (expert != none && there[at].pieces != pieces_of(source_bytes[expert])) { empty(at); }
+            if (expert != none && there[at].pieces != all_pieces(sources[expert])) { empty(at); }
         }
         if (std::ranges::find(slot_of, none) == slot_of.end()) { return; }
         for (std::uint32_t at = 0; at < slots; ++at) { found.ring.push_back(at); }
@@ -697,36 +795,50 @@ Status RoutedExperts<D, P>::try_begin_prefill(std::uint32_t ring) {
     if (state.is_prefilling) { return Error{ErrorKind::wrong_state, "a prefill has begun already"}; }
     if (Status idle = state.wait_idle("try_begin_prefill"); !idle) { return idle; }
     if (Status fine = state.take_mistake(); !fine) { return fine; }
-    auto found = state.take_ring(ring == 0 ? 16 : (std::max)(ring, 2U));
+    const std::uint32_t wanted = ring == 0 ? 16 : (std::max)(ring, 2U);
+    auto found = state.take_ring(state.has_packed() ? (std::min)(wanted, state.staged()) : wanted);
     if (!found) { return found.error(); }
-    const auto half = static_cast<std::uint32_t>(found->ring.size() / 2);
+    // Of packed experts no half is empty: the smallest budget has two slots, or there is one expert.
+    const auto half = (std::max)(static_cast<std::uint32_t>(found->ring.size() / 2), state.has_packed() ? 1U : 0U);
     std::vector<const std::byte*> addresses(state.experts);
+    std::vector<Fill> fills;
     state.groups.clear();
     state.first_group.assign(1, 0);
-    const auto address_of = [&](std::uint32_t slot) { return state.tables.pool + slot * state.tables.slot_bytes; };
-    for (std::uint32_t layer = 0; layer < state.tables.layers; ++layer) {
+    const Tables<P>& tables = state.tables;
+    for (std::uint32_t layer = 0; layer < tables.layers; ++layer) {
         for (std::uint32_t expert = state.first_expert[layer]; expert < state.first_expert[layer + 1]; ++expert) {
             const std::uint32_t at = found->slot_of[expert];
+            const Source& source = state.sources[expert];
             const bool is_new = expert == state.first_expert[layer];
             if (is_new || (at == none && half > 0 && state.groups.back().copies.size() == half)) {
-                state.groups.push_back({layer, expert, expert, {}});
+                state.groups.push_back({layer, expert, expert, {}, {}});
+                state.groups.back().unpacking = {
+                    state.ring_fills + fills.size(), nullptr, 0,
+                    tables.staging + (state.groups.size() - 1) % 2 * half * tables.staged_bytes};
             }
             auto& group = state.groups.back();
             group.last = expert + 1;
             if (at != none) {
-                addresses[expert] = address_of(at);
+                addresses[expert] = tables.pool + at * tables.slot_bytes;
             } else if (half == 0) {  // one slot: kernels read host memory
-                addresses[expert] = state.source_host[expert];
+                addresses[expert] = source.host;
             } else {
                 const std::size_t place = group.copies.size() + (state.groups.size() - 1) % 2 * half;
-                std::byte* const to = address_of(found->ring[place]);
+                std::byte* const to = tables.pool + found->ring[place] * tables.slot_bytes;
                 addresses[expert] = to;
-                group.copies.push_back({to, state.source_host[expert], state.source_bytes[expert]});
+                std::byte* const staged = tables.staging + place * tables.staged_bytes;
+                group.copies.push_back({source.parts != 0 ? staged : to, source.host, source.bytes});
+                if (!state.has_packed()) { continue; }
+                fills.push_back({source, expert, found->ring[place], 0, all_pieces(source)});
+                if (source.parts != 0) { group.unpacking.count = static_cast<std::uint32_t>(group.copies.size()); }
             }
         }
         state.first_group.push_back(static_cast<std::uint32_t>(state.groups.size()));
     }
     if (Status written = state.exchange(std::span{addresses}, state.all_addresses, false); !written) { return written; }
+    if (!fills.empty()) {
+        if (Status written = state.exchange(std::span{fills}, state.ring_fills, false); !written) { return written; }
+    }
     state.in_half = {none, none};
     state.is_prefilling = true;
     return {};
@@ -743,6 +855,7 @@ Status RoutedExperts<D, P>::State::bring_group(std::uint32_t group, std::uint32_
     }
     Status recorded = device->record(arrived[half], side);
     if (recorded) { in_half[half] = group; }
+    is_unpacked[half] = groups[group].unpacking.count == 0;
     return recorded;
 }
 
@@ -769,6 +882,11 @@ auto RoutedExperts<D, P>::try_acquire(std::uint32_t layer, std::uint32_t group, 
     }
     if (Status waited = state.device->wait(stream, state.arrived[half]); !waited) { return waited.error(); }
     const auto& there = state.groups[wanted];
+    if (!state.is_unpacked[half]) {
+        Status done = state.options.server->unpack(*state.device, state.tables, there.unpacking, stream);
+        if (!done) { return done.error(); }
+        state.is_unpacked[half] = true;
+    }
     const std::uint32_t first = state.first_expert[layer];
     return Group{there.first - first, there.last - first, state.all_addresses + first};
 }

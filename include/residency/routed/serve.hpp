@@ -66,6 +66,54 @@ struct OneThread {
     return choice < static_cast<std::int64_t>(experts) ? static_cast<std::uint32_t>(choice) : 0;
 }
 
+/// Bytes that go from one place to another.
+struct Move {
+    const std::byte* from = nullptr;
+    std::byte* to = nullptr;
+    std::uint64_t bytes = 0;
+};
+/// How many moves a fill takes, a piece each. Where a call serves a packed expert, all of its pieces go to the staging area; a guess brings
+/// them into its slot.
+[[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t moves_of(const Fill& fill, bool is_guess) {
+    return !is_guess && fill.source.parts != 0 ? fill.pieces - 1 : fill.pieces - fill.first_piece;
+}
+/// One of them. `place`: of the fill in its list.
+template <class P>
+[[nodiscard]] RESIDENCY_HOST_DEVICE Move move_of(const Tables<P>& tables, const Fill& fill, std::uint32_t place,
+                                                 std::uint32_t i, bool is_guess) {
+    const bool is_staged = !is_guess && fill.source.parts != 0;
+    const std::uint32_t piece = is_staged ? i : fill.first_piece + i;
+    const std::uint64_t at = std::uint64_t{piece} * piece_bytes, left = fill.source.bytes - at;
+    std::byte* const slot = tables.pool + fill.slot * tables.slot_bytes;
+    return {piece < fill.first_piece ? slot + at : fill.source.host + at,
+            (is_staged ? tables.staging + place * tables.staged_bytes : slot) + at,
+            left < piece_bytes ? left : piece_bytes};
+}
+
+/// A part of a packed expert in the staging area, and where its raw bytes go.
+struct StagedPart {
+    const std::byte* packed = nullptr;  ///< null: there is no such part
+    std::byte* raw = nullptr;
+    std::uint64_t raw_bytes = 0;
+    PackedForm form = PackedForm::raw;
+};
+/// How many there are, counting most_parts for each fill.
+template <class P>
+[[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t staged_parts(const Tables<P>& tables, const Unpacking& unpacking) {
+    return (unpacking.counted != nullptr ? *unpacking.counted : unpacking.count) * tables.most_parts;
+}
+/// The i-th of them.
+template <class P>
+[[nodiscard]] RESIDENCY_HOST_DEVICE StagedPart staged_part(const Tables<P>& tables, const Unpacking& unpacking,
+                                                           std::uint32_t i) {
+    const std::uint32_t place = i / tables.most_parts, own = i % tables.most_parts;
+    const Fill& fill = unpacking.fills[place];
+    if (own >= fill.source.parts) { return {}; }
+    const Part& part = tables.parts[fill.source.first_part + own];
+    return {unpacking.staging + place * tables.staged_bytes + part.packed_at,
+            tables.pool + fill.slot * tables.slot_bytes + part.raw_at, part.raw_bytes, part.form};
+}
+
 /// One call's decisions: which experts have a slot, who leaves, what is to be brought.
 template <class P, class Team>
 class Decision {
@@ -112,6 +160,7 @@ public:
     }
     /// Lists what is to be brought: fills() of them.
     RESIDENCY_HOST_DEVICE void list() {
+        fresh_ = t_.state->fresh;  // a guess that has not ended may change it
         end_guess();
         if (is_guess_ && is_pointless()) {
             team_.sync();  // everybody has read the state
@@ -145,7 +194,6 @@ private:
     /// The last guess brings no more: what of it has come is known.
     RESIDENCY_HOST_DEVICE void end_guess() {
         const std::uint32_t fills = t_.state->guess_fills, next = t_.state->guess_next;
-        fresh_ = t_.state->fresh;
         if (fills == 0) { return; }
         RESIDENCY_ROLLED
         for (std::uint32_t k = team_.rank; k < fills; k += team_.size) {
@@ -181,24 +229,26 @@ private:
         }
         return score;
     }
-    /// What has a slot stays in it. The others are listed in the order of their first choices.
+    /// What has a slot stays in it. The others are listed in the order of their first choices, and what a guess has brought packed.
     RESIDENCY_HOST_DEVICE void find_misses() {
         RESIDENCY_ROLLED
         for (std::uint32_t begin = 0; begin < call_.count; begin += team_.size) {
             const std::uint32_t i = begin + team_.rank;
             const std::uint32_t expert = i < call_.count ? expert_of(call_, i, experts_) : none;
-            bool is_missed = false;
+            bool is_listed = false;
             if (expert != none && scratch_.first[expert] == i) {
-                const std::uint64_t bytes = t_.sources[first_ + expert].bytes;
+                const Source& source = t_.sources[first_ + expert];
                 const std::uint32_t at = t_.slot_of[first_ + expert];
+                const std::uint32_t there = at == none ? 0 : t_.slot[at].pieces;
                 scratch_.slot[expert] = at;
-                is_missed = at == none || t_.slot[at].pieces != pieces_of(bytes);
+                const bool is_missed = at == none || there < pieces_of(source.bytes);
+                is_listed = is_missed || (!is_guess_ && there < all_pieces(source));
                 if (at != none) { t_.slot[at].call = now_.call; }
                 if (is_missed) { scratch_.first[expert] = Scratch::is_missed + i; }
             }
             std::uint32_t total = 0;
-            const std::uint32_t before = team_.count_before(is_missed, total);
-            if (is_missed) { scratch_.misses[misses_ + before] = expert; }
+            const std::uint32_t before = team_.count_before(is_listed, total);
+            if (is_listed) { scratch_.misses[misses_ + before] = expert; }
             misses_ += total;
         }
         team_.sync();
@@ -250,7 +300,7 @@ private:
         for (std::uint32_t k = 0; k < misses_; ++k) {
             const std::uint32_t expert = scratch_.misses[k];
             std::uint32_t at = scratch_.slot[expert], is_new = 0;
-            if (at == none) {  // else a guess has brought a part of it
+            if (at == none) {  // else a guess has brought it, or a part of it
                 is_new = Scratch::is_new;
                 if (fresh_ < slots_) {
                     at = fresh_++;
@@ -292,7 +342,9 @@ private:
         RESIDENCY_ROLLED
         for (std::uint32_t k = team_.rank; k < fills_; k += team_.size) {
             const std::uint32_t local = scratch_.listed[k] % Scratch::is_new, expert = first_ + local;
-            const std::uint32_t at = scratch_.given[k], pieces = pieces_of(t_.sources[expert].bytes);
+            const Source& source = t_.sources[expert];
+            const std::uint32_t at = scratch_.given[k];
+            const std::uint32_t pieces = is_guess_ ? pieces_of(source.bytes) : all_pieces(source);
             scratch_.slot[local] = at;
             Slot& slot = t_.slot[at];
             if (scratch_.listed[k] >= Scratch::is_new) {
@@ -303,13 +355,14 @@ private:
                 slot.guessed = is_guess_ ? 1 : 0;
                 t_.slot_of[expert] = at;
             }
-            const Fill fill{t_.sources[expert], expert, at, slot.pieces, pieces};
+            const Fill fill{source, expert, at, slot.pieces, pieces};
             (is_guess_ ? t_.guess_fills : t_.fills)[k] = fill;
             if (is_guess_) {
                 team_.add(t_.state->counters.guesses, 1);
                 continue;
             }
             slot.pieces = pieces;  // before anything reads it
+            if (!is_missed(local)) { continue; }
             team_.add(t_.state->counters.misses, 1);
             team_.add(t_.state->counters.demand_bytes, bytes_between(fill, pieces));
         }
@@ -319,6 +372,10 @@ private:
         const std::uint64_t bytes = fill.source.bytes;
         const std::uint64_t to = static_cast<std::uint64_t>(end) * piece_bytes;
         return (to < bytes ? to : bytes) - static_cast<std::uint64_t>(fill.first_piece) * piece_bytes;
+    }
+    /// Of a chosen expert: some of its bytes have not come.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_missed(std::uint32_t local) const {
+        return scratch_.first[local] >= Scratch::is_missed;
     }
     RESIDENCY_HOST_DEVICE void write_addresses() {
         RESIDENCY_ROLLED
@@ -348,6 +405,7 @@ private:
                 if (t_.slot[scratch_.slot[local]].guessed != 0) { team_.add(t_.state->counters.guess_hits, 1); }
             } else if (i < fills_end) {
                 local = scratch_.listed[i - hits_end] % Scratch::is_new;
+                if (!is_missed(local)) { continue; }  // it was a hit
                 is_new = scratch_.listed[i - hits_end] >= Scratch::is_new;
                 now.order = most_choices + i - hits_end;
             } else {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "residency/config.hpp"
+#include "residency/model/packed_form.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
 
@@ -23,16 +24,27 @@ inline constexpr std::uint32_t most_blocks = 64;
 /// Where an expert comes from.
 struct Source {
     const std::byte* host = nullptr;  ///< pinned, as the device sees it
-    std::uint64_t bytes = 0;          ///< a multiple of 16
+    std::uint64_t bytes = 0;          ///< that travel: packed ones where it is packed
+    std::uint32_t first_part = 0;     ///< in Tables::parts
+    std::uint32_t parts = 0;          ///< 0: it is not packed
+};
+
+/// A part of a packed expert. Offsets are multiples of 16.
+struct Part {
+    std::uint64_t packed_at = 0;        ///< offset in the bytes that travel
+    std::uint64_t raw_at = 0;           ///< in the expert
+    std::uint64_t raw_bytes = 0;        ///< that it stands for
+    PackedForm form = PackedForm::raw;  ///< raw, or one that codec/tiers.cuh unpacks
 };
 
 /// What lies in a slot.
 struct Slot {
     std::uint32_t expert = none;  ///< its number over all layers; none: free
     std::uint32_t layer = 0;      ///< of the expert
-    std::uint32_t pieces = 0;     ///< that have come, from the front
-    std::uint32_t guessed = 0;    ///< 1: it came by a guess, and was not read since
-    std::uint64_t call = 0;       ///< that served it last: it may not leave until the next one
+    std::uint32_t pieces =
+        0;  ///< that have come, from the front. Those of a packed expert are packed until it has all_pieces()
+    std::uint32_t guessed = 0;  ///< 1: it came by a guess, and was not read since
+    std::uint64_t call = 0;     ///< that served it last: it may not leave until the next one
 };
 
 /// An expert that is to be brought, from a piece on.
@@ -41,7 +53,7 @@ struct Fill {
     std::uint32_t expert = 0;       ///< its number over all layers
     std::uint32_t slot = 0;         ///< that it gets
     std::uint32_t first_piece = 0;  ///< pieces before it have come
-    std::uint32_t pieces = 0;       ///< of the whole expert
+    std::uint32_t pieces = 0;       ///< that it has then
 };
 
 /// How often what happened, since the cache was made.
@@ -51,8 +63,8 @@ struct Counters {
     std::uint64_t misses = 0;          ///< chosen experts that were not, or not whole
     std::uint64_t in_place = 0;        ///< of them, those that kernels read in host memory
     std::uint64_t guesses = 0;         ///< guessed experts that were not there, and got a slot
-    std::uint64_t demand_bytes = 0;    ///< brought for choices
-    std::uint64_t guess_bytes = 0;     ///< brought for guesses
+    std::uint64_t demand_bytes = 0;    ///< brought for choices, as they travel
+    std::uint64_t guess_bytes = 0;     ///< brought for guesses, as they travel
     std::uint64_t in_place_bytes = 0;  ///< of the experts that kernels read in host memory
     std::uint64_t calls = 0;           ///< layers served
 };
@@ -83,8 +95,10 @@ struct State {
     std::uint32_t guess_fills = 0;  ///< of the last guess
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
     std::uint32_t guess_score = whole_guess_score;  ///< how many of the experts that guesses list are chosen, of late
-    /// By block of a call, and of a guess: 1 and the number of fills, once they are listed; the block takes it.
-    std::uint32_t listed[2][most_blocks] = {};
+    /// By block of a call: 1 and the number of fills, once they are listed; the block takes it.
+    std::uint32_t listed[most_blocks] = {};
+    std::uint32_t guess_messages[most_blocks] =
+        {};             ///< by block of guesses: that something is listed, or that nothing is
     Counters counters;  ///< of all calls
 };
 /// In State::gate: a call decides.
@@ -111,6 +125,20 @@ struct Tables {
     State* state = nullptr;                             ///< what changes
     Mistake* mistake = nullptr;                         ///< in pinned host memory
     bool reads_in_place = false;                        ///< an expert that will not stay is not brought
+    const Part* parts = nullptr;                        ///< of packed experts
+    std::uint32_t most_parts = 0;                       ///< of one expert; 0: none is packed
+    std::uint32_t forms = 0;                            ///< bit i: there are parts of the PackedForm i
+    std::uint64_t part_bytes = 0;                       ///< raw ones of a part, at most
+    std::byte* staging = nullptr;                       ///< where packed experts come: by place in the list of fills
+    std::uint64_t staged_bytes = 0;                     ///< from one place to the next
+};
+
+/// Experts that lie packed in the staging area, and the slots that they are unpacked into.
+struct Unpacking {
+    const Fill* fills = nullptr;             ///< in device memory; those of experts that are not packed are left alone
+    const std::uint32_t* counted = nullptr;  ///< how many, in device memory; null: `count`
+    std::uint32_t count = 0;                 ///< how many, where the host knows it
+    const std::byte* staging = nullptr;      ///< of the first one
 };
 
 /// The type of a router's choices in device memory.
@@ -133,9 +161,13 @@ struct Call {
                                         : static_cast<const std::int64_t*>(call.choices)[i];
 }
 
-/// The pieces of an expert of so many bytes.
+/// The pieces in which so many bytes travel.
 [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t pieces_of(std::uint64_t bytes) {
     return static_cast<std::uint32_t>((bytes + piece_bytes - 1) / piece_bytes);
+}
+/// The pieces of an expert that kernels can read: of a packed one, the last is that it was unpacked, which only serve() does.
+[[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t all_pieces(const Source& source) {
+    return pieces_of(source.bytes) + (source.parts != 0 ? 1 : 0);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::routed

@@ -4,11 +4,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
 
+#include "residency/codec/packed_header_layout.hpp"
+#include "residency/codec/tiers.hpp"
+#include "residency/codec/tiers_layout.hpp"
 #include "residency/error.hpp"
+#include "residency/model/packed_form.hpp"
 #include "residency/routed/policies.hpp"
 #include "residency/routed/routed_experts.hpp"
 #include "residency/routed/serve.hpp"
@@ -36,7 +42,15 @@ public:
             routed::Scratch scratch;
             const routed::OneThread one;
             routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
-            for (std::uint32_t i = 0; i < tables.state->fills; ++i) { bring(tables, tables.fills[i], UINT32_MAX); }
+            for (std::uint32_t i = 0; i < tables.state->fills; ++i) { bring(tables, i, UINT32_MAX, false); }
+        });
+    }
+    /// A part that was changed becomes 0xDB.
+    [[nodiscard]] Status unpack(SimulatedDevice& device, const routed::Tables<P>& tables,
+                                const routed::Unpacking& unpacking, SimulatedDevice::Stream stream) const override {
+        return launch(device, "unpack experts", stream, {}, [tables, unpacking] {
+            const std::uint32_t parts = routed::staged_parts(tables, unpacking);
+            for (std::uint32_t i = 0; i < parts; ++i) { unpack_part(routed::staged_part(tables, unpacking, i)); }
         });
     }
     /// A guess reads its choices unchecked: the next serve() ends it, in no order that the checker knows.
@@ -47,11 +61,7 @@ public:
             const routed::OneThread one;
             routed::Decision<P, routed::OneThread>{one, scratch, tables, call, true}.make();
             for (std::uint32_t i = 0; i < tables.state->guess_fills; ++i) {
-                const routed::Fill& fill = tables.guess_fills[i];
-                const std::uint32_t pieces =
-                    (std::min)(fill.pieces - fill.first_piece, most - tables.state->guess_next);
-                bring(tables, fill, pieces);
-                tables.state->guess_next += pieces;
+                tables.state->guess_next += bring(tables, i, most - tables.state->guess_next, true);
             }
         });
     }
@@ -61,12 +71,33 @@ private:
     [[nodiscard]] static std::uint64_t choice_bytes(const routed::Call& call) noexcept {
         return call.count * (call.type == routed::ChoiceType::i32 ? sizeof(std::int32_t) : sizeof(std::int64_t));
     }
-    static void bring(const routed::Tables<P>& tables, const routed::Fill& fill, std::uint32_t pieces) {
-        const routed::Source& source = tables.sources[fill.expert];
-        const std::uint64_t first = std::uint64_t{fill.first_piece} * routed::piece_bytes;
-        const std::uint64_t bytes = (std::min)(source.bytes - first, std::uint64_t{pieces} * routed::piece_bytes);
-        std::memcpy(tables.pool + fill.slot * tables.slot_bytes + first, source.host + first,
-                    static_cast<std::size_t>(bytes));
+    /// Brings the fill at a place of its list, but no more than so many pieces. How many those were.
+    static std::uint32_t bring(const routed::Tables<P>& tables, std::uint32_t place, std::uint32_t most,
+                               bool is_guess) {
+        const routed::Fill& fill = (is_guess ? tables.guess_fills : tables.fills)[place];
+        const std::uint32_t moves = (std::min)(routed::moves_of(fill, is_guess), most);
+        for (std::uint32_t i = 0; i < moves; ++i) {
+            const routed::Move move = routed::move_of(tables, fill, place, i, is_guess);
+            std::memcpy(move.to, move.from, static_cast<std::size_t>(move.bytes));
+        }
+        return moves;
+    }
+    static void unpack_part(const routed::StagedPart& part) {
+        const std::span raw{part.raw, static_cast<std::size_t>(part.raw_bytes)};
+        if (part.packed == nullptr) { return; }
+        if (part.form == PackedForm::raw) {
+            std::memcpy(raw.data(), part.packed, raw.size());
+            return;
+        }
+        codec::PackedHeader header;
+        std::memcpy(&header, part.packed, sizeof header);
+        codec::tiers::for_each_format([&](auto format) {
+            if (part.form != format.form) { return; }
+            const std::span packed{part.packed, static_cast<std::size_t>(header.packed_bytes)};
+            if (!codec::Tiers<decltype(format)>{}.unpack({}, packed, raw)) {
+                std::memset(raw.data(), 0xDB, raw.size());
+            }
+        });
     }
     template <class Body>
     [[nodiscard]] Status launch(SimulatedDevice& device, const char* name, SimulatedDevice::Stream stream,
