@@ -14,10 +14,13 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "../support/files.hpp"
 #include "../support/processes.hpp"
@@ -131,6 +134,28 @@ TEST_CASE("shared bytes: who comes while they are written is told by whom, or wa
     maker.line().say();
     CHECK(maker.succeeded());
     CHECK(waiting.succeeded());
+}
+
+TEST_CASE("shared bytes: of processes that begin at once, one writes and all have the bytes") {
+    for (int round = 0; round < 10; ++round) {
+        const MemoryFolder folder;
+        const auto fill = [&](std::span<std::byte> to) {
+            support::write_all(folder.file("writer " + std::to_string(::getpid())), "");
+            return letters('a')(to);
+        };
+        std::vector<Process> all;
+        for (int i = 0; i < 6; ++i) {
+            all.emplace_back([&](Line line) {
+                line.hear();
+                const auto shared = SharedHostBytes::try_open("x", contents, fill, {.folder = folder.folder()});
+                return shared && is_all(*shared, 'a');
+            });
+        }
+        for (const Process& each : all) { each.line().say(); }
+        for (Process& each : all) { CHECK(each.succeeded()); }
+        const std::filesystem::directory_iterator files{folder.folder()};
+        CHECK(std::distance(begin(files), end(files)) == 2);  // the bytes, and what one writer left
+    }
 }
 
 TEST_CASE("shared bytes: a writer that is killed harms nobody, the next process writes anew, one that waits too") {
