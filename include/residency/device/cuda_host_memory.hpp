@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -106,7 +107,22 @@ inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
     for_blocks_in_parallel(bytes, std::uint64_t{32} << 20, threads, touch);
 }
 
-/// The path of the first file mapping inside [at, at + bytes). Empty: there is none. To pin a file mapping may never return.
+/// Of a file system in memory (tmpfs), as statfs() says it.
+inline constexpr auto memory_file_system = 0x01021994;
+
+/// Whether a path of /proc/self/maps names memory instead of a file on a disk: such a mapping can be pinned.
+[[nodiscard]] inline bool is_path_in_memory(std::string_view path) {
+    for (const std::string_view start : {"/memfd:", "/dev/shm/", "/dev/zero", "/SYSV", "/anon_hugepage"}) {
+        if (path.starts_with(start)) { return true; }
+    }
+    struct statfs system = {};
+    const std::string whole{path};
+    const std::string folder{path.substr(0, path.rfind('/') + 1)};  // of a file that was removed
+    return (statfs(whole.c_str(), &system) == 0 || statfs(folder.c_str(), &system) == 0) &&
+           system.f_type == memory_file_system;
+}
+
+/// The path of the first mapping of a file on a disk inside [at, at + bytes). Empty: there is none. To pin one may never return.
 [[nodiscard]] inline std::string file_mapping_in(const void* at, std::uint64_t bytes) {
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
     std::FILE* const maps = std::fopen("/proc/self/maps", "re");
@@ -122,11 +138,9 @@ inline void touch_host(void* at, std::uint64_t bytes, unsigned threads) {
             if (std::sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*x %*x:%*x %" SCNu64 " %n", &first, &last, &inode,
                             &name) == 3 &&
                 inode != 0 && first < begin + bytes && begin < last) {
-                const std::string_view path = line + name;
-                const bool in_memory = path.starts_with("/memfd:") || path.starts_with("/dev/shm/") ||
-                                       path.starts_with("/dev/zero") || path.starts_with("/SYSV") ||
-                                       path.starts_with("/anon_hugepage");
-                if (!in_memory) { found = path.substr(0, path.find('\n')); }
+                const std::string_view path{line + name};
+                const std::string_view whole = path.substr(0, path.find('\n'));
+                if (!is_path_in_memory(whole)) { found = whole; }
             }
         }
         at_line_start = whole_line;

@@ -57,7 +57,7 @@ enum class Timing : bool { off, on };
 ///  13. `d.held_bytes(p)`, `d.trim(p)`                     what the pool holds of the device; gives back what is unused
 ///  14. `d.memory()`                                       free and total bytes
 ///  15. `d.allocate_host(bytes)`, `d.deallocate_host(at)`  pinned memory of exactly that size; may block
-///  16. `d.pin(at, bytes)`, `d.unpin(at)`                  pins memory that the caller has touched, never a file mapping; may block
+///  16. `d.pin(at, bytes)`, `d.unpin(at)`                  pins memory that the caller has touched and may write, never a mapping of a file on a disk; may block
 ///  17. `d.device_view(at)`                                the address under which kernels read pinned host memory
 ///  18. `d.is_capturing(s)`                                whether work on s is captured instead of run
 ///  19. `d.host_time()`                                    a monotonic clock; virtual on the simulated device

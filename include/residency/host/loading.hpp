@@ -99,18 +99,8 @@ public:
     [[nodiscard]] static Result<std::shared_ptr<Loading>> try_start(D& device, const Catalog& catalog,
                                                                     LoadOptions options = {}) {
         auto loading = std::make_shared<Loading>(Key{});
-        loading->pin_ = [&device](void* at, std::uint64_t bytes) {
-            Status pinned = device.pin(at, bytes);
-            if constexpr (requires { device.users(); }) {
-                if (pinned) { device.users().add(); }
-            }
-            return pinned;
-        };
+        loading->pin_ = [&device](Region& region) { return region.try_pin(device); };
         loading->memory_node_ = residency::detail::memory_node_of(device);
-        loading->unpin_ = [&device](void* at) {
-            if constexpr (requires { device.users(); }) { device.users().remove(); }
-            return device.unpin(at);
-        };
         if (Status started = loading->start(catalog, std::move(options)); !started) { return started.error(); }
         return loading;
     }
@@ -237,8 +227,7 @@ private:
     void finish();
 
     LoadOptions options_;
-    std::function<Status(void*, std::uint64_t)> pin_;  // the device's
-    std::function<Status(void*)> unpin_;
+    std::function<Status(Region&)> pin_;   // on the device
     std::optional<unsigned> memory_node_;  // of the device
     std::chrono::steady_clock::time_point start_;
     std::vector<WeightFile> files_;

@@ -36,6 +36,8 @@
 #include "residency/host/impl/loading.ipp"
 #include "residency/host/impl/memory_limits.ipp"
 #include "residency/host/impl/region.ipp"
+#include "residency/host/impl/share.ipp"
+#include "residency/host/impl/shared_bytes.ipp"
 #include "residency/host/impl/weight_file.ipp"
 #include "residency/interop/impl/cuda_array_interface.ipp"
 #include "residency/interop/impl/dlpack.ipp"

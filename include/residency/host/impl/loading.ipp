@@ -377,11 +377,10 @@ RESIDENCY_INLINE void Loading::pin(Block& block) {
         const std::lock_guard lock{mutex_};
         if (report_.tier != Tier::pinned || error_) { return; }
     }
-    const Status pinned = pin_(block.region->data(), block.bytes);
+    const Status pinned = pin_(*block.region);
     const std::lock_guard lock{mutex_};
     report_.pin_time += std::chrono::steady_clock::now() - begin;
     if (pinned) {
-        block.region->set_pinned(unpin_);
         block.pinned.store(true, std::memory_order_release);
         return;
     }

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <sys/mman.h>
+#include <sys/types.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 
 #include "residency/config.hpp"
 #include "residency/device/memory_node.hpp"
@@ -44,6 +47,25 @@ RESIDENCY_INLINE Result<std::shared_ptr<Region>> Region::try_map(std::uint64_t b
     auto region = std::make_shared<Region>(Key{}, at, static_cast<std::size_t>(bytes), mapped + page_bytes);
     if (node && residency::detail::prefer_memory_node(at, mapped, *node)) { region->node_ = node; }  // the same
     return region;
+}
+
+RESIDENCY_INLINE Result<std::shared_ptr<Region>> Region::try_map_shared(int descriptor, std::uint64_t offset,
+                                                                        std::uint64_t bytes) {
+    auto region = try_map(bytes, false);
+    if (!region || bytes == 0) { return region; }
+    std::byte* const at = (*region)->at_;
+    if (::mmap(at, (*region)->mapped_bytes_ - page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, descriptor,
+               static_cast<off_t>(offset)) == MAP_FAILED) {
+        return Error{ErrorKind::out_of_memory,
+                     "the system does not map " + residency::detail::in_bytes(bytes) +
+                         " of a file: " + std::generic_category().message(errno),
+                     DeviceFailure{0, "mmap", bytes}};
+    }
+    return region;
+}
+
+RESIDENCY_INLINE void Region::set_writable(bool is_writable) noexcept {
+    ::mprotect(at_, mapped_bytes_ - page_bytes, is_writable ? PROT_READ | PROT_WRITE : PROT_READ);
 }
 
 RESIDENCY_INLINE void Region::cut(std::size_t bytes) noexcept {
