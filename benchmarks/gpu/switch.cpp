@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three models of Llama-3-8B's shapes in bf16 that take turns in memory for 1.3 of them (ModelGroup): what a switch takes, from the request
 // to the end of the first pass, over the bytes that it brings at the rate of bare copies; eager and as graphs, with each model's budget at
-// all and at 60 % of its weights. What preparing the next model costs the one that runs. Then random switches of small models, every byte
+// all and at 60 % of its weights, raw and packed. What preparing the next model costs the one that runs. Then random switches of small models, every byte
 // checked.
 //
 //   bench_switch [layers] [rounds] [random switches]        by default all layers, 4 rounds of three switches, 1,000
@@ -22,11 +22,15 @@
 
 #include "benchmarks/gpu/llama.hpp"
 #include "benchmarks/gpu/record.hpp"
+#include "benchmarks/gpu/trained.hpp"
 #include "benchmarks/gpu/turns.hpp"
 #include "residency/broker/model_group.hpp"
 #include "residency/device/cuda.hpp"
+#include "residency/packed.hpp"
+#include "residency/packed/pack.hpp"
 #include "residency/planned.hpp"
 #include "tests/gpu/harness.hpp"
+#include "tests/gpu/unpacker.hpp"
 
 namespace {
 
@@ -36,9 +40,11 @@ using residency::BudgetBroker;
 using residency::CudaDevice;
 using residency::Schedule;
 using Group = residency::ModelGroup<CudaDevice>;
-using Weights = residency::Planned<CudaDevice>;
+using Raw = residency::Planned<CudaDevice>;
+using Packed = residency::Packed<CudaDevice>;
 using Stream = CudaDevice::Stream;
-using Graph = decltype(std::declval<Weights&>().capture(Stream{}, std::declval<void (&)(Weights::Pass&)>()));
+template <class Weights>
+using GraphOf = decltype(std::declval<Weights&>().capture(Stream{}, std::declval<void (&)(typename Weights::Pass&)>()));
 
 constexpr std::size_t models = 3;
 
@@ -58,25 +64,39 @@ std::vector<std::uint64_t> sums_of(const Llama& model, std::uint64_t* sums, Stre
     return result;
 }
 
-/// A model, and a group's member.
+/// A model, and what it travels as.
+struct Source {
+    std::unique_ptr<Llama> model;
+    std::vector<std::uint64_t> expected;
+    residency::Catalog catalog;
+};
+
+/// A group's member.
+template <class Weights>
 struct Sleeper {
     const Llama* model;
     std::vector<std::uint64_t> expected;
     std::optional<Weights> weights{};
     Group::Member member{};
-    std::optional<Graph> graph{}, checking{};
+    std::optional<GraphOf<Weights>> graph{}, checking{};
 };
 
 /// Models that share memory for 1.3 of them.
+template <class Weights>
 class Sleepers {
 public:
-    Sleepers(CudaDevice& device, const std::vector<std::unique_ptr<Llama>>& of, double share,
-             const residency::plan::Link& link, std::uint64_t* sums, Stream stream)
-        : stream_{stream}, sums_{sums}, broker_{{.total_bytes = of.front()->bytes / 10 * 13}}, group_{device, broker_} {
-        for (const auto& model : of) {
-            all_.push_back(std::make_unique<Sleeper>(Sleeper{model.get(), sums_of(*model, sums, stream)}));
+    using Sleeper = ::Sleeper<Weights>;
+    Sleepers(CudaDevice& device, const std::vector<Source>& of, double share, const residency::plan::Link& link,
+             std::uint64_t* sums, Stream stream)
+        : stream_{stream},
+          sums_{sums},
+          broker_{{.total_bytes = of.front().model->bytes / 10 * 13}},
+          group_{device, broker_} {
+        for (const Source& source : of) {
+            const Llama* const model = source.model.get();
+            all_.push_back(std::make_unique<Sleeper>(Sleeper{model, source.expected}));
             Sleeper& each = *all_.back();
-            Weights::Options options;
+            typename Weights::Options options;
             // The image ends in a chunk of 2 MiB.
             const auto budget = static_cast<std::uint64_t>(static_cast<double>(model->bytes) * share) + (4U << 20U);
             options.budget = Budget::bytes(budget);
@@ -84,8 +104,9 @@ public:
             options.learn = false;
             options.policies.link = link;
             options.policies.pool.stock = &group_.stock();
+            if constexpr (requires { options.policies.unpacker; }) { options.policies.unpacker = &gpu::unpacker(); }
             BENCH_RESULT(group_.try_make_room(budget));
-            each.weights.emplace(BENCH_RESULT(Weights::try_create(device, model->catalog, std::move(options))));
+            each.weights.emplace(BENCH_RESULT(Weights::try_create(device, source.catalog, std::move(options))));
             each.member = BENCH_RESULT(group_.try_add(*each.weights, {.name = "model " + std::to_string(all_.size())}));
             const auto use = BENCH_RESULT(group_.try_activate(each.member));
             for (auto* graph : {&each.graph, &each.checking}) {
@@ -139,15 +160,17 @@ private:
 };
 
 /// The switches of a share: each wakes the model that was used least recently.
-void measure_switches(Sleepers& sleepers, bench::BareCopies& bare, Stream stream, int rounds, const std::string& name,
-                      bench::Records& records) {
+template <class Weights>
+void measure_switches(Sleepers<Weights>& sleepers, bench::BareCopies& bare, Stream stream, int rounds,
+                      const std::string& name, bench::Records& records) {
     for (const bool as_graph : {false, true}) {
         std::vector<double> ratios, times, woken, bytes;
         double before = bare.rate();
         std::size_t wrong = 0;
         for (int i = 0; i < rounds * static_cast<int>(models); ++i) {
-            Sleeper& each = sleepers.at(static_cast<std::size_t>(i) % models);
+            auto& each = sleepers.at(static_cast<std::size_t>(i) % models);
             const std::uint64_t had = each.weights->statistics().total.fetched_bytes;
+            const bool was_asleep = each.weights->is_suspended();
             double wake = 0;
             std::optional<Group::Use> use;
             const double seconds = bench::host_seconds([&] {
@@ -158,7 +181,7 @@ void measure_switches(Sleepers& sleepers, bench::BareCopies& bare, Stream stream
             });
             const double fetched = static_cast<double>(each.weights->statistics().total.fetched_bytes - had);
             const double after = bare.rate();
-            if (i >= static_cast<int>(models)) {
+            if (i >= static_cast<int>(models) && was_asleep) {
                 ratios.push_back(seconds / (fetched / ((before + after) / 2)));
                 times.push_back(seconds);
                 woken.push_back(wake);
@@ -177,26 +200,27 @@ void measure_switches(Sleepers& sleepers, bench::BareCopies& bare, Stream stream
 }
 
 /// What the model that runs loses while the next one is prepared, and what the switch then brings.
-void measure_prepare(Sleepers& sleepers, Stream stream, const std::string& name, bench::Records& records) {
+template <class Weights>
+void measure_prepare(Sleepers<Weights>& sleepers, Stream stream, const std::string& name, bench::Records& records) {
     for (const bool as_graph : {false, true}) {
-        Sleeper &runs = sleepers.at(0), &next = sleepers.at(1);
+        auto &runs = sleepers.at(0), &next = sleepers.at(2);
         std::vector<double> ratios;
         double prepared = 0;
         std::uint64_t left = 0;
         for (int round = 0; round < 5; ++round) {
-            // Nothing of the next one is there: a third one was woken since.
-            { const auto use = BENCH_RESULT(sleepers.group().try_activate(sleepers.at(2).member)); }
+            // Nothing of the next one is there.
+            { const auto use = BENCH_RESULT(sleepers.group().try_activate(sleepers.at(1).member)); }
             {
                 const auto use = BENCH_RESULT(sleepers.group().try_activate(runs.member));
                 const auto passes = [&](bool prepares) {
                     constexpr int count = 10;
                     return bench::host_seconds([&] {
                         for (int i = 0; i < count; ++i) {
+                            sleepers.run(runs, as_graph);
                             if (prepares) {
                                 prepared +=
                                     static_cast<double>(BENCH_RESULT(sleepers.group().try_prepare(next.member)));
                             }
-                            sleepers.run(runs, as_graph);
                             BENCH_CUDA(cudaStreamSynchronize(stream));
                         }
                     });
@@ -220,13 +244,14 @@ void measure_prepare(Sleepers& sleepers, Stream stream, const std::string& name,
     }
 }
 
-void measure_random(Sleepers& sleepers, CudaDevice& device, int switches, const std::string& name,
+template <class Weights>
+void measure_random(Sleepers<Weights>& sleepers, CudaDevice& device, int switches, const std::string& name,
                     bench::Records& records) {
     std::mt19937 random{20261129};
     std::size_t wrong = 0;
     std::uint64_t free_at_start = 0, least_free = UINT64_MAX;
     for (int i = 0; i < switches; ++i) {
-        Sleeper& each = sleepers.at(random() % models);
+        auto& each = sleepers.at(random() % models);
         const auto use = BENCH_RESULT(sleepers.group().try_activate(each.member));
         for (std::size_t other = 0; other < models && random() % 2 == 0; ++other) {
             static_cast<void>(BENCH_RESULT(sleepers.group().try_prepare(sleepers.at(other).member)));
@@ -241,17 +266,33 @@ void measure_random(Sleepers& sleepers, CudaDevice& device, int switches, const 
     records.add(name + "growth", static_cast<double>(free_at_start - least_free), "bytes", "<= 0");
 }
 
-std::vector<std::unique_ptr<Llama>> make_models(CudaDevice& device, const bench::Shape& shape) {
-    std::vector<std::unique_ptr<Llama>> result;
+std::vector<Source> make_models(CudaDevice& device, const bench::Shape& shape, std::uint64_t* sums, Stream stream) {
+    std::vector<Source> result(models);
     for (std::uint64_t i = 0; i < models; ++i) {
-        result.push_back(std::make_unique<Llama>(
-            device, shape, [i](std::uint64_t pattern) { return pattern ^ (i * 0x9e3779b97f4a7c15U); }));
+        result[i].model = std::make_unique<Llama>(
+            device, shape, [i](std::uint64_t pattern) { return bench::trained(pattern ^ (i * 0x9e3779b97f4a7c15U)); });
+        result[i].expected = sums_of(*result[i].model, sums, stream);
+        result[i].catalog = result[i].model->catalog;
     }
     return result;
 }
-void give_back(CudaDevice& device, std::vector<std::unique_ptr<Llama>>& all) {
-    for (const auto& model : all) { BENCH_RESULT(device.deallocate_host(model->host)); }
-    all.clear();
+void give_back(CudaDevice& device, std::vector<Source>& all) {
+    for (Source& each : all) {
+        each.catalog = {};
+        BENCH_RESULT(device.deallocate_host(each.model->host));
+    }
+}
+
+template <class Weights>
+void measure(CudaDevice& device, const std::vector<Source>& all, int rounds, const residency::plan::Link& link,
+             std::uint64_t* sums, Stream stream, const std::string& title, bench::Records& records) {
+    bench::BareCopies bare{device, *all.front().model, stream};
+    for (const double share : {1.0, 0.6}) {
+        const std::string name = title + std::to_string(static_cast<int>(share * 100)) + "%.";
+        Sleepers<Weights> sleepers{device, all, share, link, sums, stream};
+        measure_switches(sleepers, bare, stream, rounds, name, records);
+        measure_prepare(sleepers, stream, name, records);
+    }
 }
 
 }  // namespace
@@ -264,28 +305,33 @@ int main(int argc, char** argv) {
     const int switches = argc > 3 ? std::atoi(argv[3]) : 1000;
     bench::Records records{"gpu-switch", argc, argv};
     const Stream stream = BENCH_RESULT(device.create_stream());
-    auto all = make_models(device, shape);
-    auto* const sums = static_cast<std::uint64_t*>(BENCH_RESULT(device.allocate(all.front()->sizes.size() * 8)));
+    auto* const sums = static_cast<std::uint64_t*>(BENCH_RESULT(device.allocate(4096 * 8)));
     const auto link = BENCH_RESULT(residency::try_measure_link(device));
     records.add(shape.name + ".link.rate", link.bytes_per_second / 1e9, "GB/s");
-    records.add(shape.name + ".weights", static_cast<double>(all.front()->bytes) / 1e9, "GB");
-    {
-        bench::BareCopies bare{device, *all.front(), stream};
-        for (const double share : {1.0, 0.6}) {
-            const std::string name = shape.name + "." + std::to_string(static_cast<int>(share * 100)) + "%.";
-            Sleepers sleepers{device, all, share, link, sums, stream};
-            measure_switches(sleepers, bare, stream, rounds, name, records);
-            measure_prepare(sleepers, stream, name, records);
+    for (const bool is_small : {false, true}) {
+        auto all =
+            make_models(device, is_small ? bench::Shape{"small", 1024, 3584, 8, 256, 8192} : shape, sums, stream);
+        const auto each_way = [&]<class Weights>(std::optional<Weights>, const std::string& title) {
+            if (!is_small) {
+                measure<Weights>(device, all, rounds, link, sums, stream, title, records);
+                return;
+            }
+            for (const double share : {1.0, 0.6}) {
+                Sleepers<Weights> sleepers{device, all, share, link, sums, stream};
+                measure_random(sleepers, device, switches,
+                               title + "small." + std::to_string(static_cast<int>(share * 100)) + "%.", records);
+            }
+        };
+        records.add(shape.name + (is_small ? ".small" : "") + ".weights",
+                    static_cast<double>(all.front().model->bytes) / 1e9, "GB");
+        each_way(std::optional<Raw>{}, shape.name + ".");
+        for (Source& source : all) {
+            source.catalog =
+                BENCH_RESULT(residency::packed::try_pack(device, source.catalog, {}, &gpu::packer())).catalog;
         }
+        each_way(std::optional<Packed>{}, shape.name + ".packed.");
+        give_back(device, all);
     }
-    give_back(device, all);
-    all = make_models(device, {"small", 1024, 3584, 8, 256, 8192});
-    for (const double share : {1.0, 0.6}) {
-        Sleepers sleepers{device, all, share, link, sums, stream};
-        measure_random(sleepers, device, switches,
-                       shape.name + ".small." + std::to_string(static_cast<int>(share * 100)) + "%.", records);
-    }
-    give_back(device, all);
     BENCH_RESULT(device.deallocate(sums));
     BENCH_RESULT(device.destroy_stream(stream));
     return 0;

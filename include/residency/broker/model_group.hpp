@@ -81,8 +81,9 @@ public:
     [[nodiscard]] Status make_room(std::uint64_t bytes, bool may_wait) {
         std::unique_lock lock{mutex_};
         if (auto turn = await_turn(lock, 0, may_wait); !turn) { return turn; }
-        wanted_ = (std::max)(wanted_, bytes);
+        wanted_ = bytes;
         auto made = make_room(lock, bytes, nullptr, may_wait);
+        wanted_ = 0;
         end_turn();
         return made;
     }
@@ -102,6 +103,7 @@ private:
         bool is_moving = false;         // it falls asleep or wakes
         std::uint64_t awake_bytes = 0;  // what it held when it was awake
         std::uint64_t last_use = 0;     // by clock_
+        std::uint64_t place = 0;        // models of one place have each other's chunks
         std::uint64_t wakes = 0;
         std::vector<std::thread::id> users{};
 
@@ -117,6 +119,8 @@ private:
     static constexpr std::uint64_t usual_prepared_bytes = std::uint64_t{256} << 20;
     /// Of the bytes that a streaming model brings in a pass, those that may come for another one.
     static constexpr std::uint64_t prepared_share = 64;
+    /// Requests a member, after which a model leaves its place to others.
+    static constexpr std::uint64_t long_unused = 16;
 
     /// This thread uses a model: it waits for nobody.
     [[nodiscard]] bool is_user() const {
@@ -139,7 +143,8 @@ private:
     /// Takes of the broker's total what the members could use and nobody has; gives back what is free and asked for.
     void settle_with_broker() noexcept;
     [[nodiscard]] Error no_room(std::uint64_t bytes, const Each* self) const;
-    /// Who sleeps next: of the lowest priority, the one that was used least recently; null: nobody may.
+    /// Who sleeps next: of the lowest priority, the one that was used least recently; null: nobody may. A model that wakes gets the memory that
+    /// it had without a call of the driver, so that one in its place goes first, unless another one has not been used for long.
     [[nodiscard]] Each* next_to_sleep(const Each* self);
 
     mutable std::mutex mutex_;
@@ -149,7 +154,8 @@ private:
     std::vector<std::unique_ptr<Each>> members_;
     std::vector<Turn> turns_;  // in their order; the first one has it
     std::uint64_t clock_ = 0;
-    std::uint64_t wanted_ = 0;  // what members could use together, or one that is to be made
+    std::uint64_t wanted_ = 0;        // by a model that is to be made
+    std::uint64_t wanted_place_ = 0;  // that it gets; 0: its own
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::broker
@@ -173,7 +179,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 ///         auto pass = draft.begin(stream);                  // or the launch of a captured pass
 ///         …
 ///     }
-///     group.prepare(next);                                  // once a pass: brings what fits beside the one that runs
+///     group.prepare(next);                                  // once a pass, when it is enqueued: what fits beside the one that runs
 ///
 /// Memory of the program, such as a KV cache, is another client of the broker: what it takes, the group gives back as models fall
 /// asleep. Thread safe: a model runs in the thread that has a Use of it. Outlives its members.
@@ -285,7 +291,7 @@ public:
         if (auto active = state_->activate(member.id_, wait == Wait::yes); !active) { return active.error(); }
         return Use{state_, member.id_};
     }
-    /// Brings weights of a model that sleeps to memory that no other model has, and that it had before. Once a pass of the model that runs:
+    /// Brings weights of a model that sleeps to memory that no other model has, and that it had before. Once a pass of the model that runs, when it is enqueued:
     /// it brings 256 MiB where that one streams nothing, and a 64th of the bytes of its last pass where it does; or `most_bytes`. Returns the
     /// bytes whose copies were enqueued; 0: there is no more to bring, or no room. Does not block. Errors: the device's own.
     [[nodiscard]] Result<std::uint64_t> try_prepare(const Member& member,
@@ -331,6 +337,7 @@ auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priorit
     each->is_pinned = is_pinned;
     each->awake_bytes = model.held_bytes(model.model);
     each->last_use = ++clock_;
+    each->place = wanted_place_ != 0 ? std::exchange(wanted_place_, 0) : clock_;
     std::uint64_t held = each->awake_bytes;
     for (const auto& other : members_) {
         if (other) { held += other->model.held_bytes(other->model.model); }
@@ -452,7 +459,14 @@ Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, boo
                 leaving = each.get();
             }
         }
-        if (leaving == nullptr) { leaving = next_to_sleep(self); }
+        if (leaving == nullptr) {
+            leaving = next_to_sleep(self);
+            if (leaving != nullptr && self != nullptr) {
+                self->place = leaving->place;
+            } else if (leaving != nullptr) {
+                wanted_place_ = leaving->place;
+            }
+        }
         if (leaving != nullptr) {
             if (auto slept = move(lock, *leaving, leaving->model.suspend); !slept) {
                 return slept.error().in("to put \"" + leaving->name + "\" to sleep");
@@ -475,14 +489,18 @@ Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, boo
 
 template <VirtualMemoryDevice D>
 auto GroupState<D>::next_to_sleep(const Each* self) -> Each* {
-    Each* next = nullptr;
+    Each *next = nullptr, *in_place = nullptr;
+    const auto is_before = [](const Each& each, const Each* other) {
+        return other == nullptr || each.priority < other->priority ||
+               (each.priority == other->priority && each.last_use < other->last_use);
+    };
     for (const auto& each : members_) {
         if (!each || each.get() == self || each->is_pinned || !each->users.empty() || !each->is_awake()) { continue; }
-        const bool is_before = next == nullptr || each->priority < next->priority ||
-                               (each->priority == next->priority && each->last_use < next->last_use);
-        if (is_before) { next = each.get(); }
+        if (is_before(*each, next)) { next = each.get(); }
+        if (self != nullptr && each->place == self->place && is_before(*each, in_place)) { in_place = each.get(); }
     }
-    return next;
+    const bool is_equal = in_place != nullptr && in_place->priority == next->priority;
+    return is_equal && clock_ - next->last_use < long_unused * members_.size() ? in_place : next;
 }
 
 template <VirtualMemoryDevice D>
@@ -497,13 +515,12 @@ void GroupState<D>::settle_with_broker() noexcept {
         return;
     }
     std::uint64_t useful = wanted_;
-    std::uint64_t sum = 0;
     for (const auto& each : members_) {
-        if (each) { sum += (std::max)(each->awake_bytes, each->model.held_bytes(each->model.model)); }
+        if (each) { useful += each->awake_bytes; }
     }
-    useful = (std::max)(useful, sum);
+    if (limit >= useful) { return; }
     // All at once, or what there is.
-    for (std::uint64_t more = limit < useful ? (useful - limit + chunk - 1) / chunk : 0; more > 0; more /= 2) {
+    for (std::uint64_t more = (useful - limit + chunk - 1) / chunk; more > 0; more /= 2) {
         while (stock_.limit_bytes() < useful && client_.try_take(more * chunk)) {
             static_cast<void>(stock_.try_set_limit(stock_.limit_bytes() + more * chunk).has_value());
         }

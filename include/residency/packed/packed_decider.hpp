@@ -61,6 +61,7 @@ public:
     explicit PackedDecider(Config config)
         : config_{std::move(config)}, sizes_{std::make_unique<Inner>(inner_config())} {
         inner_ = std::make_unique<Inner>(inner_config());
+        memory_.set_stock(config_.pool.stock);
     }
 
     [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
@@ -93,6 +94,13 @@ public:
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
         const bool is_same = is_consistent_;
+        if (is_same && cap_bytes == cap_bytes_) {
+            auto resumed = this->put_in_force(memory_.layout(), cap_bytes,
+                                              [&](std::uint64_t rest) { return inner_->resume(rest, now); });
+            // Where this fails, the next lease does it.
+            if (resumed) { static_cast<void>(memory_.write_table(inner_->address_generation()).has_value()); }
+            return resumed;
+        }
         return change(cap_bytes, false, [&](std::uint64_t rest) {
             return is_same ? inner_->resume(rest, now) : inner_->set_order(context_.order, context_.groups, now, rest);
         });
@@ -244,7 +252,8 @@ packed::UnpackProblem PackedDecider<D>::unpack_problem(const D& device) const {
     const packed::UnpackRate rate = config_.unpack_rate.value_or(packed::UnpackRate{});
     problem.unpacked_bytes_per_second = rate.bytes_per_second;
     problem.launch_seconds = rate.launch_seconds;
-    problem.granule_bytes = device.allocation_granularity();
+    const auto* const stock = config_.pool.stock;
+    problem.granule_bytes = stock != nullptr ? stock->chunk_bytes() : device.allocation_granularity();
     for (std::size_t s = 0; s < stored_.forms.size(); ++s) {
         const Storage& storage = catalog_.storages()[s];
         problem.unpacked_bytes.push_back(stored_.forms[s].unpacks ? stored_.forms[s].raw_bytes : 0);

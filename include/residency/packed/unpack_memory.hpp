@@ -23,14 +23,16 @@
 #include "residency/model/storage.hpp"
 #include "residency/packed/packer.hpp"
 #include "residency/packed/unpack_layout.hpp"
+#include "residency/pool/chunk_stock.hpp"
 #include "residency/pool/memory_pool.hpp"
+#include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
 /// The device memory of unpacked weights, by a layout. While it is held, what stays has its raw bytes; every other place holds the raw bytes
 /// of at most one storage, which are complete once the stream that unpacked them has come so far, and which no other storage replaces while
 /// a lease covers it.
-template <Device D>
+template <VirtualMemoryDevice D>
 class UnpackMemory {
 public:
     UnpackMemory(core::DeciderContext<D>& context, const std::vector<Form>& forms) : context_{context}, forms_{forms} {}
@@ -38,6 +40,8 @@ public:
     UnpackMemory& operator=(const UnpackMemory&) = delete;
 
     void set_unpacker(const Unpacker<D>* unpacker) noexcept { unpacker_ = unpacker; }
+    /// Where the memory comes from; null: from the device.
+    void set_stock(pool::ChunkStock<D>* stock) noexcept { stock_ = stock; }
     /// Another layout, for which take() takes memory. Precondition: the streams are drained.
     void set_layout(UnpackLayout layout) {
         layout_ = std::move(layout);
@@ -59,6 +63,8 @@ public:
     [[nodiscard]] Status take();
     /// Gives the memory back. On failure nothing has changed. Precondition: the streams are drained.
     [[nodiscard]] Status give_back();
+    /// The same, until take(). Places in memory of a stock stay where they are.
+    [[nodiscard]] Status sleep();
     /// Writes the tasks for where the packed bytes lie now, unless they are known for this generation of addresses. Blocks. Precondition:
     /// nothing that was enqueued reads the tasks; no stream is captured.
     [[nodiscard]] Status write_table(std::uint64_t generation);
@@ -110,13 +116,19 @@ public:
     /// Gives everything back, whatever fails. Precondition: the streams are drained.
     void close() noexcept {
         if (is_unsettled_) { static_cast<void>(settle().has_value()); }
-        if (memory_ != nullptr) { static_cast<void>(context_.device->deallocate(memory_).has_value()); }
+        if (range_) {
+            range_->close();
+        } else if (memory_ != nullptr) {
+            static_cast<void>(context_.device->deallocate(memory_).has_value());
+        }
         if (host_table_ != nullptr) { static_cast<void>(context_.device->deallocate_host(host_table_).has_value()); }
         if (has_stream_) { static_cast<void>(context_.device->destroy_stream(stream_).has_value()); }
         abandon();
     }
     /// Forgets everything without a device call.
     void abandon() noexcept {
+        if (range_) { range_->abandon(); }
+        range_.reset();
         memory_ = nullptr;
         host_table_ = nullptr;
         has_stream_ = false;
@@ -156,6 +168,15 @@ private:
     }
     /// A row of the table for each packed part, and a copy for each raw one, of a storage whose parts begin at `from`.
     void append(std::size_t s, const std::byte* from, std::vector<Copy>& copies);
+    /// The memory, from the stock.
+    [[nodiscard]] Result<void*> take_of_stock();
+    /// The memory is given back.
+    void forget_memory() noexcept {
+        is_filled_ = false;
+        forget_unpacked();
+        memory_ = nullptr;
+        for (core::StorageState& state : context_.states) { state.unpacked = nullptr; }
+    }
     /// The stream and the host memory that fill the memory.
     [[nodiscard]] Status open();
     /// Blocks until what is on the stream is complete.
@@ -196,7 +217,9 @@ private:
     const Unpacker<D>* unpacker_ = nullptr;
     UnpackLayout layout_;
     std::vector<std::uint64_t> offset_;  // by storage: that of the layout, or where a lease unpacked it last
-    void* memory_ = nullptr;             // of the device
+    pool::ChunkStock<D>* stock_ = nullptr;
+    std::optional<pool::Virtual<D>> range_;  // of the stock; nullopt: nothing was taken of it
+    void* memory_ = nullptr;                 // of the device, or of the range
     std::uint64_t memory_bytes_ = 0;
     void* host_table_ = nullptr;  // pinned
     bool has_stream_ = false;
@@ -219,7 +242,7 @@ private:
     std::vector<Copy> copies_;             // of one call
 };
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::open() {
     if (!has_stream_) {
         auto stream = context_.device->create_stream();
@@ -238,7 +261,7 @@ Status UnpackMemory<D>::open() {
     return {};
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 void UnpackMemory<D>::append(std::size_t s, const std::byte* from, std::vector<Copy>& copies) {
     std::byte* to = place(s);
     for (const PackedPart& part : *forms_[s].parts) {
@@ -253,7 +276,7 @@ void UnpackMemory<D>::append(std::size_t s, const std::byte* from, std::vector<C
     }
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::send_table() {
     if (tasks_.empty() || !has_table()) { return {}; }
     if (is_unsettled_) {
@@ -264,7 +287,7 @@ Status UnpackMemory<D>::send_table() {
     return context_.device->copy({{const_cast<Task*>(table()), host_table_, bytes}}, stream_);
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::take() {
     if (memory_ != nullptr && memory_bytes_ != layout_.bytes) {
         if (auto given = give_back(); !given) { return given; }
@@ -272,11 +295,11 @@ Status UnpackMemory<D>::take() {
     if (layout_.bytes == 0 || is_filled_) { return {}; }
     if (auto opened = open(); !opened) { return opened; }
     if (memory_ == nullptr) {
-        auto memory = context_.device->allocate(layout_.bytes);
+        auto memory = stock_ != nullptr ? take_of_stock() : context_.device->allocate(layout_.bytes);
         if (!memory) { return memory.error(); }
+        generation_ += stock_ == nullptr ? 1U : 0U;
         memory_ = *memory;
         memory_bytes_ = layout_.bytes;
-        ++generation_;
     }
     if (auto filled = fill(); !filled) { return filled; }
     for (std::size_t s = 0; s < layout_.offset.size(); ++s) {
@@ -287,7 +310,7 @@ Status UnpackMemory<D>::take() {
     return {};
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::fill() {
     tasks_.clear();
     parts_.clear();
@@ -312,7 +335,7 @@ Status UnpackMemory<D>::fill() {
     return status ? std::move(waited) : std::move(status);
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::write_table(std::uint64_t generation) {
     current_ = generation;
     if (!has_table() || memory_ == nullptr || table_generation_ == generation) { return {}; }
@@ -347,22 +370,49 @@ Status UnpackMemory<D>::write_table(std::uint64_t generation) {
     return waited;
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
+Result<void*> UnpackMemory<D>::take_of_stock() {
+    if (!range_) {
+        typename pool::Virtual<D>::Config config;
+        config.stock = stock_;
+        range_.emplace(config);
+        if (auto opened = range_->open(*context_.device, layout_.bytes); !opened) {
+            range_.reset();
+            return opened.error();
+        }
+        ++generation_;
+    }
+    std::vector<std::uint32_t> table(static_cast<std::size_t>(layout_.bytes / range_->chunk_bytes(*context_.device)));
+    for (std::uint32_t i = 0; i < table.size(); ++i) { table[i] = i; }
+    if (auto held = range_->arrange(static_cast<std::uint32_t>(table.size()), table); !held) { return held.error(); }
+    return static_cast<void*>(range_->base());
+}
+
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::give_back() {
-    if (memory_ == nullptr) { return {}; }
+    if (memory_ == nullptr && !range_) { return {}; }
     if (is_unsettled_) {
         if (auto settled = settle(); !settled) { return settled; }
     }
-    if (auto freed = context_.device->deallocate(memory_); !freed) { return freed; }
-    is_filled_ = false;
-    forget_unpacked();
-    memory_ = nullptr;
+    if (auto freed = range_ ? range_->try_close() : context_.device->deallocate(memory_); !freed) { return freed; }
+    range_.reset();
     ++generation_;
-    for (core::StorageState& state : context_.states) { state.unpacked = nullptr; }
+    forget_memory();
     return {};
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
+Status UnpackMemory<D>::sleep() {
+    if (!range_) { return give_back(); }
+    if (is_unsettled_) {
+        if (auto settled = settle(); !settled) { return settled; }
+    }
+    if (auto slept = range_->sleep(); !slept) { return slept; }
+    forget_memory();
+    return {};
+}
+
+template <VirtualMemoryDevice D>
 std::pair<StorageId, StorageId> UnpackMemory<D>::find_clash(std::span<const StorageId> storages) {
     wanted_.clear();
     for (const StorageId id : storages) {
@@ -377,7 +427,7 @@ std::pair<StorageId, StorageId> UnpackMemory<D>::find_clash(std::span<const Stor
     return {no_storage, no_storage};
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::ConsumerId consumer) {
     core::CopyScheduler<D>& copy_scheduler = *context_.copy_scheduler;
     if (auto awaited = uses_.wait_for_lost_uses(); !awaited) { return awaited; }
@@ -433,7 +483,7 @@ Status UnpackMemory<D>::unpack(std::span<const StorageId> storages, core::Consum
     return {};
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 bool UnpackMemory<D>::want_again(std::span<const StorageId> storages) {
     const std::size_t before = wanted_.size();
     for (const StorageId id : storages) {
@@ -446,7 +496,7 @@ bool UnpackMemory<D>::want_again(std::span<const StorageId> storages) {
     return wanted_.size() > before;
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::find_places() {
     if (layout_.lane_bytes == 0) { return {}; }  // each has its own
     const auto place_bytes = [&](std::uint32_t s) { return UnpackLayout::place_bytes(forms_[s].raw_bytes); };
@@ -502,7 +552,7 @@ Status UnpackMemory<D>::find_places() {
     return {};
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::enqueue_found(typename D::Stream stream) {
     tasks_.clear();
     parts_.clear();
@@ -512,7 +562,7 @@ Status UnpackMemory<D>::enqueue_found(typename D::Stream stream) {
     return copies_.empty() ? Status{} : context_.device->copy(copies_, stream);
 }
 
-template <Device D>
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::enqueue_wanted(typename D::Stream stream) {
     std::sort(wanted_.begin(), wanted_.end(),
               [&](std::uint32_t a, std::uint32_t b) { return rows_[a].first < rows_[b].first; });

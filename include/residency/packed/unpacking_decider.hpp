@@ -41,9 +41,12 @@ public:
         auto repaired = inner_->repair();
         return repaired ? memory_.take() : std::move(repaired);
     }
+    [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes) override {
+        return inner_->bring_asleep(most_bytes);
+    }
     [[nodiscard]] Status suspend() override {
         auto suspended = inner_->suspend();
-        return suspended ? memory_.give_back() : std::move(suspended);
+        return suspended ? memory_.sleep() : std::move(suspended);
     }
     void close() noexcept override {
         memory_.close();

@@ -73,6 +73,7 @@ public:
     [[nodiscard]] Status try_set_limit(std::uint64_t bytes) {
         const std::scoped_lock lock{mutex_};
         limit_ = bytes / chunk_bytes_;
+        ++given_back_;
         return trim();
     }
 
@@ -119,6 +120,12 @@ public:
         const std::scoped_lock lock{mutex_};
         entries_[chunk].is_used = false;
         --used_;
+        ++given_back_;
+    }
+    /// Counts what was given back, and changes of the limit: while it is the same, no more of what a pool has kept can be taken again than before.
+    [[nodiscard]] std::uint64_t given_back() const {
+        const std::scoped_lock lock{mutex_};
+        return given_back_;
     }
     /// A pool keeps addresses on a chunk that it gives back, or does so no more.
     /// @{
@@ -198,6 +205,7 @@ private:
     mutable std::mutex mutex_;
     std::vector<Entry> entries_;
     std::uint64_t limit_, held_ = 0, used_ = 0;  // chunks
+    std::uint64_t given_back_ = 0;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::pool

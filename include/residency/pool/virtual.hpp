@@ -109,6 +109,8 @@ public:
     [[nodiscard]] Status sleep();
     /// While it is asleep: takes the physical chunk again that a chunk of the image lies on, ahead of arrange(). False: it cannot be had.
     [[nodiscard]] bool wake_chunk(std::uint32_t chunk);
+    /// While it is the same, wake_chunk() takes no more than it took before.
+    [[nodiscard]] std::uint64_t given_back() const { return is_asleep_ ? config_.stock->given_back() : 0; }
 
     /// Blocks. Gives everything back. On failure arrange() or try_close() go on from there. Precondition: every stream is drained.
     [[nodiscard]] Status try_close();

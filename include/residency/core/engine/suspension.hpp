@@ -68,6 +68,7 @@ private:
 
     SessionState<D>* shared_;
     bool is_suspended_ = false;
+    bool has_given_back_ = false;  // nothing is held, but for what was brought ahead since
     std::byte* memory_ = nullptr;  // pinned
     std::vector<Saved> saved_;
 };
@@ -84,7 +85,10 @@ Status Suspension<D>::suspend(ResidentStore<D>& residents) {
 template <Device D>
 Status Suspension<D>::resume(ResidentStore<D>& residents, std::uint64_t cap_bytes) {
     if (!is_suspended_) { return {}; }
-    if (auto given = give_back(residents); !given) { return given; }
+    if (!has_given_back_) {
+        if (auto given = give_back(residents); !given) { return given; }
+    }
+    has_given_back_ = false;
     if (auto taken = take_again(residents, cap_bytes); !taken) {
         static_cast<void>(give_back(residents).has_value());
         return taken;
@@ -99,8 +103,11 @@ template <Device D>
 Status Suspension<D>::give_back(ResidentStore<D>& residents) {
     if (auto drained = shared_->copy_scheduler.drain_all(); !drained) { return drained; }
     shared_->unread.clear();
+    has_given_back_ = false;
     if (auto given = shared_->decider->suspend(); !given) { return given; }
-    return residents.suspend(*shared_);
+    auto given = residents.suspend(*shared_);
+    has_given_back_ = given.has_value();
+    return given;
 }
 
 template <Device D>

@@ -206,7 +206,9 @@ private:
     std::vector<std::uint32_t> misplaced_leased_;  // chunks
     bool is_open_ = false;
     bool is_unmapped_ = false;
-    bool is_asleep_ = false;        // from suspend() on
+    bool is_asleep_ = false;               // from suspend() on
+    std::size_t asleep_next_ = 0;          // of the copies that bring_asleep() brings
+    std::uint64_t asleep_given_back_ = 0;  // as of the last look at all of them
     bool has_other_image_ = false;  // a failed call left the pool with another image than that of the plan in force
     std::uint64_t mapping_generation_ = 0;
     std::uint64_t address_generation_ = 0;
@@ -268,6 +270,7 @@ Status ChunkStore<D>::suspend() {
     for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
         if (plan_.storage_bytes(s) > 0) { context_->states[s].address = nullptr; }
     }
+    asleep_next_ = 0;
     if (!std::exchange(is_asleep_, true)) {
         ++address_generation_;
         // What lies elsewhere than planned does not come back there.
@@ -286,14 +289,20 @@ Status ChunkStore<D>::wake() {
 
 template <VirtualMemoryDevice D>
 Result<std::uint64_t> ChunkStore<D>::bring_asleep(std::span<const plan::Copy> copies, std::uint64_t most_bytes) {
+    if (const std::uint64_t now = pool_.given_back(); now != asleep_given_back_) {
+        asleep_given_back_ = now;
+        asleep_next_ = 0;  // what could not be had before may be free
+    }
     std::vector<std::uint32_t> chunks;
-    const std::uint64_t before = context_->counters->fetched_bytes;
-    for_each_chunk(plan_, copies, [&](std::uint32_t chunk) {
-        const bool is_full = (chunks.size() + 1) * plan_.chunk_bytes() > most_bytes;
-        if (is_full || table_.is_there(chunk) || !is_at_home(chunk) || !pool_.wake_chunk(chunk)) { return; }
-        chunks.push_back(chunk);
-    });
+    const std::uint64_t before = context_->counters->fetched_bytes, most = most_bytes / plan_.chunk_bytes();
+    for (; asleep_next_ < copies.size() && chunks.size() < most; ++asleep_next_) {
+        for (const std::uint32_t chunk : plan_.chunks_of_copy(copies[asleep_next_])) {
+            if (table_.is_there(chunk) || !is_at_home(chunk) || !pool_.wake_chunk(chunk)) { continue; }
+            chunks.push_back(chunk);
+        }
+    }
     residency::detail::sort(chunks);
+    chunks.erase(std::unique(chunks.begin(), chunks.end()), chunks.end());
     if (auto sent = load(chunks); !sent) { return sent.error(); }
     return context_->counters->fetched_bytes - before;
 }
