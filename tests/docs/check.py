@@ -386,6 +386,7 @@ TABLES = (
     ("reference.md", "A broker", "broker/broker.hpp", "struct", "MemoryOptions"),
     ("reference.md", "A client that is a model", "broker/model_client.hpp", "class", "ModelClient"),
     ("reference.md", "A client that is memory", "broker/memory_client.hpp", "class", "MemoryClient"),
+    ("reference.md", "A group of models", "broker/model_group.hpp", "class", "ModelGroup"),
     ("reference.md", "Events", "core/measure/event.hpp", "enum class", "EventKind"),
     ("reference.md", "Errors", "error.hpp", "enum class", "ErrorKind"),
     ("own-policy.md", "Who leaves: an evictor", "evict/eviction_policy.hpp", "concept", "EvictionPolicy"),

@@ -75,7 +75,9 @@ public:
     using Id = std::uint32_t;
 
     GroupState(D& device, MemoryClient client, std::uint64_t chunk_bytes)
-        : client_{std::move(client)}, stock_{device, 0, chunk_bytes} {}
+        : client_{std::move(client)}, stock_{device, 0, chunk_bytes} {
+        stock_.on_short([this](std::uint64_t bytes) { return client_.try_take(bytes).has_value(); });
+    }
 
     [[nodiscard]] pool::ChunkStock<D>& stock() noexcept { return stock_; }
     [[nodiscard]] Status make_room(std::uint64_t bytes, bool may_wait) {

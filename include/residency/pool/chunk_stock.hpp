@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <span>
 #include <string>
@@ -77,13 +78,16 @@ public:
         return trim();
     }
 
+    /// Called with the bytes of a chunk where one is asked for beyond the limit. True: the limit rises by them. Calls nothing of the stock.
+    void on_short(std::function<bool(std::uint64_t)> grow) { grow_ = std::move(grow); }
+
     // For pools.
 
     /// Takes a free chunk: of those that exist, one that the fewest sleepers keep. Error out_of_memory: the limit, with the numbers; or the
     /// device's own.
     [[nodiscard]] Result<std::uint32_t> take() {
         const std::scoped_lock lock{mutex_};
-        if (used_ >= limit_) {
+        if (!has_room()) {
             using residency::detail::in_bytes;
             return Error{ErrorKind::out_of_memory, "models that are awake have " + in_bytes(used_ * chunk_bytes_) +
                                                        " of the stock's limit of " + in_bytes(limit_ * chunk_bytes_) +
@@ -110,7 +114,8 @@ public:
     /// Takes that chunk again, which `sleeper` has kept. False: somebody else has it, or it is there no more.
     [[nodiscard]] bool take_again(std::uint32_t chunk) {
         const std::scoped_lock lock{mutex_};
-        if (used_ >= limit_ || entries_[chunk].is_used || !entries_[chunk].exists) { return false; }
+        if (entries_[chunk].is_used || !entries_[chunk].exists) { return false; }
+        if (!has_room()) { return false; }
         entries_[chunk].is_used = true;
         ++used_;
         return true;
@@ -157,6 +162,11 @@ private:
         const std::scoped_lock lock{mutex_};
         return this->*chunks * chunk_bytes_;
     }
+    /// For one more chunk in use; asks for it where the limit is reached.
+    [[nodiscard]] bool has_room() {
+        if (used_ == limit_ && grow_ && grow_(chunk_bytes_)) { ++limit_; }
+        return used_ < limit_;
+    }
     [[nodiscard]] std::uint32_t add(typename D::Chunk chunk) {
         ++held_;
         for (std::uint32_t i = 0; i < entries_.size() && held_ <= entries_.size(); ++i) {
@@ -202,6 +212,7 @@ private:
 
     D* device_;
     std::uint64_t chunk_bytes_;
+    std::function<bool(std::uint64_t)> grow_;
     mutable std::mutex mutex_;
     std::vector<Entry> entries_;
     std::uint64_t limit_, held_ = 0, used_ = 0;  // chunks
