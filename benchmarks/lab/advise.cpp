@@ -173,6 +173,20 @@ std::string packed_sentence(const Group& group, residency::plan::Problem raw, st
            "; unpacked at " + fixed(problem.unpacked_bytes_per_second / 1e9, 0) + " GB/s, assumed)";
 }
 
+/// What a switch to this model costs where it sleeps in between (ModelGroup): what its first pass brings.
+std::string switch_sentence(residency::plan::Problem problem, std::uint64_t budget_bytes) {
+    problem.budget_bytes = budget_bytes;
+    const auto plan = residency::plan::make_plan(problem, quick);
+    if (!plan) { return plan.error().message(); }
+    std::uint64_t bytes = plan->bytes_per_pass();
+    for (const residency::plan::Copy& copy : plan->residents()) { bytes += copy.image_end - copy.image_begin; }
+    double compute = 0;
+    for (const double step : problem.compute_seconds) { compute += step; }
+    const double link = static_cast<double>(bytes) / problem.link.bytes_per_second;
+    return "its first pass brings " + exact_bytes(bytes) + ", at least " + milliseconds(std::max(link, compute)) +
+           " ms from waking to its end";
+}
+
 /// What follows from the bounds and from plans, where the order is known.
 void print_planned(const Group& group, std::span<const double> factors, std::optional<double> wanted_seconds) {
     const Workload& work = *group.rows.front().work;
@@ -206,7 +220,12 @@ void print_planned(const Group& group, std::span<const double> factors, std::opt
         if (row.composition == nullptr || !said.insert(row.asked_budget).second) { continue; }
         std::cout << "at " << row.asked_budget << ": " << sentence(group, row, *ends) << "\n";
         const std::uint64_t bytes = row.asked_bytes == 0 ? ends->floor_bytes : row.asked_bytes;
-        if (bytes >= (std::max)(ends->everything_bytes, ends->floor_bytes)) { continue; }
+        const std::uint64_t everything = (std::max)(ends->everything_bytes, ends->floor_bytes);
+        if (bytes >= ends->floor_bytes) {
+            std::cout << "a switch to it, at " << row.asked_budget << ": "
+                      << switch_sentence(problem, std::min(bytes, everything)) << "\n";
+        }
+        if (bytes >= everything) { continue; }
         std::cout << "packed, at " << row.asked_budget << ": " << packed_sentence(group, problem, bytes) << "\n";
     }
     if (wanted_seconds) {
