@@ -92,6 +92,7 @@ public:
     [[nodiscard]] Result<Id> add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned);
     void remove(Id id) noexcept;
     [[nodiscard]] Status activate(Id id, bool may_wait);
+    /// Others that are awake and idle fall asleep where the broker asks for memory.
     void end_use(Id id) noexcept;
     [[nodiscard]] Result<std::uint64_t> prepare(Id id, std::optional<std::uint64_t> most_bytes);
     [[nodiscard]] std::vector<GroupAccount> accounts() const;
@@ -406,12 +407,21 @@ Status GroupState<D>::activate(Id id, bool may_wait) {
 
 template <VirtualMemoryDevice D>
 void GroupState<D>::end_use(Id id) noexcept {
-    const std::scoped_lock lock{mutex_};
+    Lock lock{mutex_};
     Each& each = *members_[id];
     const auto own = std::find(each.users.begin(), each.users.end(), std::this_thread::get_id());
     each.users.erase(own != each.users.end() ? own : each.users.begin());
     each.last_use = ++clock_;
-    if (turns_.empty()) { settle_with_broker(); }
+    if (turns_.empty()) {
+        turns_.push_back({each.priority, ++clock_});
+        settle_with_broker();
+        while (client_.asked_back_bytes() > 0) {
+            Each* const idle = next_to_sleep(&each);
+            if (idle == nullptr || !move(lock, *idle, idle->model.suspend)) { break; }
+            settle_with_broker();
+        }
+        end_turn();
+    }
     changed_.notify_all();
 }
 
