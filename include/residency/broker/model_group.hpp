@@ -103,14 +103,28 @@ private:
         std::string name;
         std::int32_t priority = 0;
         bool is_pinned = false;
-        bool is_moving = false;         // it falls asleep or wakes
-        std::uint64_t awake_bytes = 0;  // what it held when it was awake
-        std::uint64_t last_use = 0;     // by clock_
-        std::uint64_t place = 0;        // models of one place have each other's chunks
+        bool is_moving = false;         // it falls asleep or wakes, in some thread
+        bool is_awake = true;           // the rest of what is known of the model: nobody reads it while others use it
+        std::uint64_t held_bytes = 0;   // as of its last move
+        std::uint64_t awake_bytes = 0;  // the same, when it was awake
+        std::uint64_t streamed_bytes = 0;  // as of its last use
+        std::uint64_t last_use = 0;        // by clock_
+        std::uint64_t place = 0;           // models of one place have each other's chunks
         std::uint64_t wakes = 0;
         std::vector<std::thread::id> users{};
 
-        [[nodiscard]] bool is_awake() const { return !model.is_suspended(model.model); }
+        /// Nobody else uses or moves it.
+        void look() {
+            is_awake = !model.is_suspended(model.model);
+            held_bytes = model.held_bytes(model.model);
+            if (is_awake) {
+                awake_bytes = held_bytes;
+                streamed_bytes = model.streamed_bytes(model.model);
+            }
+        }
+        [[nodiscard]] bool is_used_by(std::thread::id thread) const {
+            return std::find(users.begin(), users.end(), thread) != users.end();
+        }
     };
     struct Turn {
         std::int32_t priority;
@@ -128,9 +142,8 @@ private:
     /// This thread uses a model: it waits for nobody.
     [[nodiscard]] bool is_user() const {
         const auto self = std::this_thread::get_id();
-        return std::any_of(members_.begin(), members_.end(), [&](const auto& each) {
-            return each && std::find(each->users.begin(), each->users.end(), self) != each->users.end();
-        });
+        return std::any_of(members_.begin(), members_.end(),
+                           [&](const auto& each) { return each && each->is_used_by(self); });
     }
     /// Requests that change who is awake come one by one: the higher priority first, and of equal ones the first that came.
     [[nodiscard]] Status await_turn(Lock& lock, std::int32_t priority, bool may_wait);
@@ -338,12 +351,12 @@ auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priorit
     each->name = std::move(name);
     each->priority = priority;
     each->is_pinned = is_pinned;
-    each->awake_bytes = model.held_bytes(model.model);
+    each->look();
     each->last_use = ++clock_;
     each->place = wanted_place_ != 0 ? std::exchange(wanted_place_, 0) : clock_;
-    std::uint64_t held = each->awake_bytes;
+    std::uint64_t held = each->held_bytes;
     for (const auto& other : members_) {
-        if (other) { held += other->model.held_bytes(other->model.model); }
+        if (other) { held += other->held_bytes; }
     }
     if (held > stock_.used_bytes()) {
         return Error{
@@ -391,7 +404,7 @@ Status GroupState<D>::activate(Id id, bool may_wait) {
     std::unique_lock lock{mutex_};
     Each& each = *members_[id];
     // A thread that uses a model may use another one that is awake, whoever waits: it has to come to an end.
-    const bool is_at_once = (turns_.empty() || is_user()) && !each.is_moving && each.is_awake();
+    const bool is_at_once = (turns_.empty() || is_user()) && !each.is_moving && each.is_awake;
     if (!is_at_once) {
         if (auto turn = await_turn(lock, each.priority, may_wait); !turn) {
             return turn.error().in("to wake \"" + each.name + "\"");
@@ -411,6 +424,7 @@ void GroupState<D>::end_use(Id id) noexcept {
     Each& each = *members_[id];
     const auto own = std::find(each.users.begin(), each.users.end(), std::this_thread::get_id());
     each.users.erase(own != each.users.end() ? own : each.users.begin());
+    if (each.users.empty()) { each.look(); }
     each.last_use = ++clock_;
     if (turns_.empty()) {
         turns_.push_back({each.priority, ++clock_});
@@ -428,12 +442,11 @@ void GroupState<D>::end_use(Id id) noexcept {
 template <VirtualMemoryDevice D>
 Status GroupState<D>::wake(Lock& lock, Each& each, bool may_wait) {
     std::uint64_t bytes = each.awake_bytes;
-    while (!each.is_awake()) {
+    while (!each.is_awake) {
         if (auto made = make_room(lock, bytes, &each, may_wait); !made) { return made; }
         auto resumed = move(lock, each, each.model.resume);
         if (resumed) {
             ++each.wakes;
-            each.awake_bytes = each.model.held_bytes(each.model.model);
             break;
         }
         // Its budget has changed while it slept.
@@ -451,6 +464,7 @@ Status GroupState<D>::move(Lock& lock, Each& each, Status (*how)(void*)) {
     lock.unlock();
     Status moved = how(each.model.model);
     lock.lock();
+    each.look();
     each.is_moving = false;
     changed_.notify_all();
     return moved;
@@ -460,16 +474,14 @@ template <VirtualMemoryDevice D>
 Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, bool may_wait) {
     for (;;) {
         settle_with_broker();
-        const std::uint64_t own = self != nullptr ? self->model.held_bytes(self->model.model) : 0;
+        const std::uint64_t own = self != nullptr ? self->held_bytes : 0;
         if (stock_.free_bytes() + own >= bytes) {
             client_.ask(0);
             return {};
         }
         Each* leaving = nullptr;
         for (const auto& each : members_) {  // what was brought ahead
-            if (each && each.get() != self && !each->is_awake() && each->model.held_bytes(each->model.model) > 0) {
-                leaving = each.get();
-            }
+            if (each && each.get() != self && !each->is_awake && each->held_bytes > 0) { leaving = each.get(); }
         }
         if (leaving == nullptr) {
             leaving = next_to_sleep(self);
@@ -507,7 +519,7 @@ auto GroupState<D>::next_to_sleep(const Each* self) -> Each* {
                (each.priority == other->priority && each.last_use < other->last_use);
     };
     for (const auto& each : members_) {
-        if (!each || each.get() == self || each->is_pinned || !each->users.empty() || !each->is_awake()) { continue; }
+        if (!each || each.get() == self || each->is_pinned || !each->users.empty() || !each->is_awake) { continue; }
         if (is_before(*each, next)) { next = each.get(); }
         if (self != nullptr && each->place == self->place && is_before(*each, in_place)) { in_place = each.get(); }
     }
@@ -545,8 +557,8 @@ Error GroupState<D>::no_room(std::uint64_t bytes, const Each* self) const {
     std::string message = in_bytes(bytes) + " are needed, and the models of the group may hold " +
                           in_bytes(stock_.limit_bytes()) + " of the broker's total";
     for (const auto& each : members_) {
-        if (!each || each.get() == self || !each->is_awake()) { continue; }
-        message += "; \"" + each->name + "\" has " + in_bytes(each->model.held_bytes(each->model.model)) +
+        if (!each || each.get() == self || !each->is_awake) { continue; }
+        message += "; \"" + each->name + "\" has " + in_bytes(each->held_bytes) +
                    (each->is_pinned       ? " and is pinned"
                     : each->users.empty() ? ""
                                           : " and is used");
@@ -559,17 +571,20 @@ template <VirtualMemoryDevice D>
 Result<std::uint64_t> GroupState<D>::prepare(Id id, std::optional<std::uint64_t> most_bytes) {
     const std::scoped_lock lock{mutex_};
     Each& each = *members_[id];
-    if (!turns_.empty() || each.is_moving || each.is_awake()) { return std::uint64_t{0}; }
+    if (!turns_.empty() || each.is_moving || each.is_awake) { return std::uint64_t{0}; }
     settle_with_broker();
     if (!most_bytes) {
         most_bytes = usual_prepared_bytes;
         for (const auto& other : members_) {
             if (!other || other->users.empty()) { continue; }
-            const std::uint64_t streamed = other->model.streamed_bytes(other->model.model);
+            if (other->is_used_by(std::this_thread::get_id())) { other->look(); }
+            const std::uint64_t streamed = other->streamed_bytes;
             if (streamed > 0) { most_bytes = (std::min)(*most_bytes, streamed / prepared_share); }
         }
     }
-    return each.model.bring_asleep(each.model.model, *most_bytes);
+    auto brought = each.model.bring_asleep(each.model.model, *most_bytes);
+    each.look();
+    return brought;
 }
 
 template <VirtualMemoryDevice D>
@@ -578,9 +593,8 @@ std::vector<GroupAccount> GroupState<D>::accounts() const {
     std::vector<GroupAccount> result;
     for (const auto& each : members_) {
         if (!each) { continue; }
-        result.push_back({each->name, each->priority, each->is_pinned, !each->is_moving && each->is_awake(),
-                          static_cast<std::uint32_t>(each->users.size()), each->model.held_bytes(each->model.model),
-                          each->wakes});
+        result.push_back({each->name, each->priority, each->is_pinned, !each->is_moving && each->is_awake,
+                          static_cast<std::uint32_t>(each->users.size()), each->held_bytes, each->wakes});
     }
     return result;
 }

@@ -185,8 +185,9 @@ private:
         for (std::uint32_t i = 0; i < entries_.size(); ++i) {
             if (entries_[i].exists && !entries_[i].is_used) { leaving.push_back(i); }
         }
-        std::stable_sort(leaving.begin(), leaving.end(), [&](std::uint32_t a, std::uint32_t b) {
-            return entries_[a].sleepers.size() < entries_[b].sleepers.size();
+        std::sort(leaving.begin(), leaving.end(), [&](std::uint32_t a, std::uint32_t b) {
+            const std::size_t of_a = entries_[a].sleepers.size(), of_b = entries_[b].sleepers.size();
+            return of_a != of_b ? of_a < of_b : a < b;
         });
         leaving.resize((std::min)(leaving.size(), static_cast<std::size_t>(held_ - limit_)));
         std::sort(leaving.begin(), leaving.end());

@@ -1,0 +1,368 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/broker/model_group.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "residency/planned.hpp"
+#include "tests/support/streaming.hpp"
+
+namespace model_group_test {
+
+using namespace streaming;
+using residency::Budget;
+using residency::BudgetBroker;
+using residency::ErrorKind;
+using CallKind = Device::CallKind;
+using Group = residency::ModelGroup<Device>;
+using Weights = residency::Planned<Device>;
+using Graph = decltype(std::declval<Weights&>().capture(Stream{}, std::declval<void (&)(Weights::Pass&)>()));
+
+namespace {
+
+constexpr std::uint64_t chunk = 4096;
+constexpr std::uint32_t steps = 20;  // of a model, with a chunk each
+constexpr std::uint64_t whole = steps * chunk;
+
+std::uint64_t used(Device& device) {
+    const auto memory = must(device.memory());
+    return memory.total_bytes - memory.free_bytes;
+}
+
+/// A model in the group.
+struct Sleeper {
+    streaming::Model model;
+    std::optional<Weights> weights{};
+    Group::Member member{};
+    std::optional<Graph> graph{};
+};
+
+struct Fixture {
+    explicit Fixture(std::uint64_t total = whole * 13 / 10)
+        : broker{{.total_bytes = total}}, group{device, broker, {.chunk_bytes = chunk}} {}
+    ~Fixture() {
+        for (auto& each : all) {
+            each->graph.reset();
+            each->member = {};
+        }
+        all.clear();
+        CHECK(group.stock().used_bytes() == 0);
+        must(device.destroy_stream(stream));
+    }
+    Weights::Options options(const streaming::Model& model, std::uint64_t budget) {
+        Weights::Options options;
+        options.budget = Budget::bytes(budget);
+        options.schedule = in_order(model);
+        options.learn = false;
+        options.policies.link = residency::plan::Link{};
+        options.policies.memory_bytes_per_second = 1e12;
+        options.policies.pool.stock = &group.stock();
+        return options;
+    }
+    Sleeper& add(std::uint64_t budget, Group::MemberOptions how = {}) {
+        all.push_back(std::make_unique<Sleeper>(Sleeper{uniform_model(device, steps, chunk)}));
+        Sleeper& each = *all.back();
+        must(group.try_make_room(budget));
+        each.weights.emplace(must(Weights::try_create(device, each.model.catalog, options(each.model, budget))));
+        if (how.name.empty()) { how.name = "model " + std::to_string(all.size()); }
+        each.member = must(group.try_add(*each.weights, how));
+        return each;
+    }
+    void capture(Sleeper& each) {
+        const auto use = must(group.try_activate(each.member));
+        each.graph.emplace(must(each.weights->try_capture(stream, [&](auto& pass) {
+            for (const auto& step : each.weights->schedule()) {
+                auto lease = must(pass.try_acquire(step));
+                verify(device, each.model, lease, step.weights.front(), stream);
+            }
+        })));
+    }
+    void run(Sleeper& each, bool as_graph = false) {
+        const auto before = *each.model.verified;
+        if (as_graph) {
+            must(each.graph->try_launch(stream));
+        } else {
+            run_pass(*each.weights, each.model, stream);
+        }
+        must(device.synchronize(stream));
+        CHECK(*each.model.verified == before + whole);
+        CHECK(*each.model.wrong == 0);
+    }
+    bool is_awake(const Sleeper& each) const { return !each.weights->is_suspended(); }
+
+    CheckedDevice device;
+    Stream stream = must(device.create_stream());
+    BudgetBroker broker;
+    Group group;
+    std::vector<std::unique_ptr<Sleeper>> all;
+};
+
+}  // namespace
+
+TEST_SUITE_BEGIN("broker model group");
+
+TEST_CASE("random switches: every byte is right, graphs stay valid, memory does not grow and stays below the total") {
+    for (const std::uint64_t share : {std::uint64_t{10}, std::uint64_t{6}}) {
+        CAPTURE(share);
+        Fixture f;
+        for (int i = 0; i < 3; ++i) { f.capture(f.add(whole * share / 10)); }
+        std::mt19937 random{7};
+        std::uint64_t most = 0, mappings = 0;
+        for (int i = 0; i < 1000; ++i) {
+            auto& each = *f.all[random() % 3];
+            {
+                const auto use = must(f.group.try_activate(each.member));
+                CHECK(f.is_awake(each));
+                CHECK_FALSE(each.graph->is_stale());
+                f.run(each, random() % 2 == 0);
+                for (const auto& other : f.all) {
+                    if (random() % 2 == 0) { static_cast<void>(must(f.group.try_prepare(other->member))); }
+                }
+            }
+            CHECK(f.group.stock().held_bytes() <= f.broker.statistics().total_bytes);
+            if (i == 100) {
+                most = used(f.device);
+                mappings = f.device.statistics().of(CallKind::map);
+            }
+            if (i > 100) { CHECK(used(f.device) <= most); }
+        }
+        CHECK(f.device.statistics().of(CallKind::map) == mappings);  // memory changed hands without the driver
+    }
+}
+
+TEST_CASE("what was brought ahead does not come again, and goes where others need the memory") {
+    Fixture f;
+    auto &one = f.add(whole), &two = f.add(whole), &three = f.add(whole);
+    { const auto use = must(f.group.try_activate(one.member)); }
+    std::uint64_t prepared = 0;
+    {
+        const auto use = must(f.group.try_activate(one.member));
+        f.run(one);
+        while (const std::uint64_t more = must(f.group.try_prepare(two.member, 2 * chunk))) {
+            CHECK(more <= 2 * chunk);
+            prepared += more;
+        }
+        CHECK(prepared == whole * 3 / 10);
+        CHECK(f.group.accounts()[1].held_bytes == prepared);
+        CHECK(must(f.group.try_prepare(one.member)) == 0);  // it is awake
+    }
+    const auto before = two.weights->statistics().total.fetched_bytes;
+    {
+        const auto use = must(f.group.try_activate(two.member));
+        f.run(two);
+        CHECK(two.weights->statistics().total.fetched_bytes == before + whole - prepared);
+        CHECK(must(f.group.try_prepare(one.member)) > 0);
+    }
+    {
+        const auto use = must(f.group.try_activate(three.member));
+        CHECK(f.group.accounts()[0].held_bytes == 0);
+        f.run(three);
+    }
+    const auto use = must(f.group.try_activate(one.member));
+    f.run(one);
+}
+
+TEST_CASE(
+    "who sleeps: the lowest priority, then the one in the place, then the least recently used; pinned ones never") {
+    Fixture f{whole * 26 / 10};
+    auto &one = f.add(whole), &two = f.add(whole), &three = f.add(whole);  // the third one takes the place of the first
+    CHECK_FALSE(f.is_awake(one));
+    { const auto use = must(f.group.try_activate(one.member)); }
+    CHECK(f.is_awake(two));
+    CHECK_FALSE(f.is_awake(three));
+    for (int i = 0; i < 40; ++i) {  // the second one is not used for long
+        const auto use = must(f.group.try_activate(i % 2 == 0 ? three.member : one.member));
+    }
+    { const auto use = must(f.group.try_activate(three.member)); }
+    { const auto use = must(f.group.try_activate(one.member)); }
+    CHECK(f.is_awake(three));
+    CHECK_FALSE(f.is_awake(two));
+
+    Fixture g{whole * 26 / 10};
+    auto& pinned = g.add(whole, {.name = "pinned", .is_pinned = true});
+    auto& low = g.add(whole, {.name = "low", .priority = -1});
+    auto& high = g.add(whole, {.name = "high", .priority = 1});
+    CHECK(g.is_awake(pinned));
+    CHECK_FALSE(g.is_awake(low));
+    { const auto use = must(g.group.try_activate(low.member)); }
+    CHECK_FALSE(g.is_awake(high));
+    const auto refused = g.group.try_make_room(2 * whole);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::budget);
+    CHECK(message_of(refused).find("\"pinned\" has 81,920 bytes (80 KiB) and is pinned") != std::string::npos);
+}
+
+TEST_CASE(
+    "a request that others are in the way of: an error at once, or in this thread, instead of a wait without an end") {
+    Fixture f;
+    auto &one = f.add(whole), &two = f.add(whole);
+    auto use = must(f.group.try_activate(one.member));
+    for (const auto wait : {Group::Wait::no, Group::Wait::yes}) {
+        const auto refused = f.group.try_activate(two.member, wait);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::wrong_state);
+        CHECK(refused.error().message().find("to wake \"model 2\"") != std::string::npos);
+    }
+    const auto again = must(f.group.try_activate(one.member));  // one that is awake may be used twice
+    f.run(one);
+    use.end();
+    CHECK_FALSE(f.group.try_activate(two.member, Group::Wait::no));
+}
+
+TEST_CASE("requests of several threads wait for their turn, the higher priority first") {
+    Fixture f;
+    auto &low = f.add(whole, {.name = "low"}), &high = f.add(whole, {.name = "high", .priority = 1}),
+         &first = f.add(whole, {.name = "first"});
+    std::vector<std::string> order;
+    std::mutex mutex;
+    std::array<std::string, 3> failure;
+    auto use = std::make_optional(must(f.group.try_activate(first.member)));
+    const auto ask = [&](std::size_t at, Sleeper& each, const char* name) {
+        return std::thread{[&, at, name] {
+            auto own = f.group.try_activate(each.member);
+            if (!own) {
+                failure[at] = own.error().message();
+                return;
+            }
+            const std::scoped_lock lock{mutex};
+            order.emplace_back(name);
+        }};
+    };
+    // The first one of these waits for the use, and has its turn; of the others, the higher priority is next.
+    std::thread a = ask(0, low, "low");
+    std::thread b = ask(1, high, "high");
+    use.reset();
+    a.join();
+    b.join();
+    for (const std::string& each : failure) { CHECK(each.empty()); }
+    CHECK(order.size() == 2);
+
+    // Many at once: nothing waits for ever, and every byte is right.
+    std::vector<std::thread> threads;
+    std::atomic<std::uint64_t> wrong{0};
+    for (std::size_t t = 0; t < 3; ++t) {
+        threads.emplace_back([&, t] {
+            for (int i = 0; i < 40; ++i) {
+                auto& each = *f.all[(t + static_cast<std::size_t>(i)) % 3];
+                auto own = f.group.try_activate(each.member);
+                wrong += own && !each.weights->is_suspended() ? 0U : 1U;
+                static_cast<void>(f.group.try_prepare(f.all[t]->member));
+            }
+        });
+    }
+    for (auto& thread : threads) { thread.join(); }
+    CHECK(wrong == 0);
+    const auto last = must(f.group.try_activate(low.member));
+    f.run(low);
+}
+
+TEST_CASE("a KV cache of the same broker: idle models fall asleep for it, and wake when it has gone") {
+    Fixture f{whole * 26 / 10};
+    auto &one = f.add(whole), &two = f.add(whole);
+    auto cache = must(f.broker.try_add_memory({.name = "KV cache", .priority = 1}));
+    CHECK(f.is_awake(one));
+    CHECK_FALSE(cache.try_take(whole));  // it is asked for now
+    {
+        const auto use = must(f.group.try_activate(two.member));
+        f.run(two);
+    }
+    CHECK_FALSE(f.is_awake(one));
+    must(cache.try_take(whole));
+    CHECK(f.group.stock().held_bytes() + whole <= f.broker.statistics().total_bytes);
+    const auto refused = [&] {
+        const auto use = must(f.group.try_activate(two.member));
+        return f.group.try_activate(one.member, Group::Wait::no);
+    }();
+    CHECK_FALSE(refused);
+    cache.give_back(whole);
+    const auto both = std::array{must(f.group.try_activate(one.member)), must(f.group.try_activate(two.member))};
+    f.run(one);
+    f.run(two);
+}
+
+TEST_CASE("any call fails once in a switch: every model is as it was or asleep, and works afterwards") {
+    std::uint64_t failed = 0;
+    for (const auto kind : {CallKind::synchronize_stream, CallKind::map, CallKind::unmap, CallKind::create_chunk,
+                            CallKind::destroy_chunk, CallKind::copy, CallKind::record, CallKind::reserve,
+                            CallKind::release, CallKind::wait, CallKind::is_complete}) {
+        for (std::uint64_t nth = 1; nth <= 3; ++nth) {
+            CAPTURE(kind);
+            CAPTURE(nth);
+            Fixture f;
+            auto &one = f.add(whole), &two = f.add(whole * 6 / 10);
+            f.capture(one);
+            f.run(one);
+            { const auto use = must(f.group.try_activate(two.member)); }
+            f.device.fail(kind, nth);
+            {
+                const auto use = f.group.try_activate(one.member);
+                failed += use ? 0U : 1U;
+                CHECK((use.has_value() == f.is_awake(one)));
+                static_cast<void>(f.group.try_prepare(two.member));
+            }
+            f.device.clear_failures();
+            for (auto* each : {&one, &two, &one}) {
+                const auto use = must(f.group.try_activate(each->member));
+                f.run(*each);
+            }
+            const auto use = must(f.group.try_activate(one.member));
+            if (!one.graph->is_stale()) { f.run(one, true); }
+        }
+    }
+    CHECK(failed > 0);
+}
+
+TEST_CASE("a model ends while it sleeps, or while it is prepared; one whose budget changes has stale graphs") {
+    Fixture f;
+    auto &one = f.add(whole), &two = f.add(whole), &three = f.add(whole);
+    f.capture(one);
+    {
+        const auto use = must(f.group.try_activate(three.member));
+        CHECK(must(f.group.try_prepare(two.member)) > 0);
+        two.member = {};
+        two.weights.reset();
+    }
+    must(one.weights->try_set_budget(Budget::bytes(whole / 2)));
+    {
+        const auto use = must(f.group.try_activate(one.member));
+        CHECK(one.graph->is_stale());
+        one.graph.reset();
+        f.run(one);
+    }
+    three.member = {};
+    three.weights.reset();
+    must(one.weights->try_set_budget(Budget::bytes(whole)));
+    const auto use = must(f.group.try_activate(one.member));
+    f.run(one);
+}
+
+TEST_CASE("a model whose memory is not of the stock is refused") {
+    Fixture f;
+    const streaming::Model model = uniform_model(f.device, steps, chunk);
+    auto options = f.options(model, whole);
+    options.policies.pool.stock = nullptr;
+    options.policies.pool.chunk_bytes = chunk;
+    auto foreign = must(Weights::try_create(f.device, model.catalog, std::move(options)));
+    const auto refused = f.group.try_add(foreign, {.name = "foreign"});
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::invalid_argument);
+    CHECK(refused.error().message().find("policies.pool.stock = &group.stock()") != std::string::npos);
+}
+
+TEST_SUITE_END();
+
+}  // namespace model_group_test

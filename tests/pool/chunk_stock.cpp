@@ -1,0 +1,199 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#include "residency/pool/chunk_stock.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "residency/pool/virtual.hpp"
+#include "tests/support/streaming.hpp"
+
+namespace chunk_stock_test {
+
+using streaming::CheckedDevice;
+using streaming::message_of;
+using streaming::must;
+using streaming::Stream;
+using Device = residency::SimulatedDevice;
+using CallKind = Device::CallKind;
+using Stock = residency::pool::ChunkStock<Device>;
+using Virtual = residency::pool::Virtual<Device>;
+using Table = std::vector<std::uint32_t>;
+
+namespace {
+
+constexpr std::uint64_t chunk = 4096;
+
+std::uint64_t driver_calls(const Device& device) {
+    std::uint64_t calls = 0;
+    for (const auto kind : {CallKind::map, CallKind::unmap, CallKind::create_chunk, CallKind::destroy_chunk,
+                            CallKind::reserve, CallKind::release}) {
+        calls += device.statistics().of(kind);
+    }
+    return calls;
+}
+/// Chunk i on slot i, of the first `held` ones.
+Table own_slots(std::uint32_t chunks, std::uint32_t held) {
+    Table table(chunks, Virtual::none);
+    for (std::uint32_t i = 0; i < held; ++i) { table[i] = i; }
+    return table;
+}
+Virtual::Config of(Stock& stock) {
+    Virtual::Config config;
+    config.stock = &stock;
+    return config;
+}
+void hold(Virtual& pool, std::uint32_t chunks) { must(pool.arrange(chunks, own_slots(chunks, chunks))); }
+/// Whether a kernel writes and reads every chunk where it is addressed.
+bool works(Device& device, const Virtual& pool, std::uint32_t chunks) {
+    for (std::uint32_t i = 0; i < chunks; ++i) {
+        must(device.fill(pool.base() + i * chunk, static_cast<std::byte>(i + 1), chunk, Stream{}));
+    }
+    must(device.synchronize());
+    bool same = true;
+    for (std::uint32_t i = 0; i < chunks; ++i) {
+        const std::byte* const at = pool.base() + i * chunk;
+        must(device.launch(Stream{}, {.name = "look", .reads = {{at, chunk}}, .writes = {}, .body = [at, i, &same] {
+                                          same = same &&
+                                                 std::count(at, at + chunk, static_cast<std::byte>(i + 1)) == chunk;
+                                      }}));
+    }
+    must(device.synchronize());
+    return same;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("pool::ChunkStock");
+
+TEST_CASE("pools that take turns call no driver, and keep their addresses") {
+    CheckedDevice device;
+    Stock stock{device, 13 * chunk, chunk};
+    Virtual one{of(stock)}, two{of(stock)};
+    for (auto* pool : {&one, &two}) {
+        must(pool->open(device, 10 * chunk));
+        hold(*pool, 10);
+        must(pool->sleep());
+        CHECK(pool->held_bytes() == 0);
+    }
+    const std::byte *const base = one.base(), *const other = two.base();
+    const std::uint64_t calls = driver_calls(device);
+    for (int i = 0; i < 5; ++i) {
+        for (auto* pool : {&one, &two}) {
+            hold(*pool, 10);
+            CHECK(stock.used_bytes() == 10 * chunk);
+            CHECK(works(device, *pool, 10));
+            must(pool->sleep());
+            CHECK(stock.used_bytes() == 0);
+        }
+    }
+    CHECK(driver_calls(device) == calls);
+    CHECK(one.base() == base);
+    CHECK(two.base() == other);
+    CHECK(stock.held_bytes() == 13 * chunk);
+}
+
+TEST_CASE(
+    "the limit: what is asked for beyond it is refused in words, unless somebody gives more; what is free goes back") {
+    CheckedDevice device;
+    Stock stock{device, 4 * chunk + 100, chunk};
+    CHECK(stock.limit_bytes() == 4 * chunk);
+    Virtual one{of(stock)}, two{of(stock)};
+    must(one.open(device, 8 * chunk));
+    must(two.open(device, 8 * chunk));
+    must(one.arrange(3, own_slots(8, 3)));
+    const auto refused = two.arrange(2, own_slots(8, 2));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == residency::ErrorKind::out_of_memory);
+    CHECK(message_of(refused).find("of the stock's limit of") != std::string::npos);
+    CHECK(stock.used_bytes() == 3 * chunk);
+    int given = 0;
+    stock.on_short([&](std::uint64_t bytes) { return bytes == chunk && ++given <= 1; });
+    must(two.arrange(2, own_slots(8, 2)));
+    CHECK(stock.limit_bytes() == 5 * chunk);
+    CHECK(stock.free_bytes() == 0);
+
+    // The sleeper's addresses leave with the chunks.
+    must(one.sleep());
+    const std::uint64_t unmapped = device.statistics().of(CallKind::unmap);
+    must(stock.try_set_limit(3 * chunk));
+    CHECK(stock.held_bytes() == 3 * chunk);
+    CHECK(device.statistics().of(CallKind::unmap) > unmapped);
+    CHECK_FALSE(one.arrange(3, own_slots(8, 3)));
+    must(two.sleep());
+    must(one.arrange(3, own_slots(8, 3)));
+    CHECK(works(device, one, 3));
+}
+
+TEST_CASE("chunks that others have: the addresses are mapped on other chunks, and stay") {
+    CheckedDevice device;
+    Stock stock{device, 8 * chunk, chunk};
+    Virtual one{of(stock)}, two{of(stock)};
+    must(one.open(device, 4 * chunk));
+    must(two.open(device, 4 * chunk));
+    hold(one, 4);
+    must(one.sleep());
+    must(stock.try_set_limit(4 * chunk));
+    hold(two, 4);  // on the chunks of the first one
+    must(stock.try_set_limit(8 * chunk));
+    const std::byte* const base = one.base();
+    CHECK_FALSE(one.wake_chunk(0));
+    hold(one, 4);
+    CHECK(one.base() == base);
+    CHECK(works(device, two, 4));
+    CHECK(works(device, one, 4));
+    CHECK(stock.used_bytes() == 8 * chunk);
+    // One chunk ahead of the others, and the rest in another arrangement.
+    must(one.sleep());
+    CHECK(one.wake_chunk(2));
+    CHECK(one.wake_chunk(2));
+    CHECK(one.held_bytes() == chunk);
+    must(one.arrange(2, Table{0, 0, 1, Virtual::none}));
+    CHECK(one.held_bytes() == 2 * chunk);
+}
+
+TEST_CASE("any call fails: nothing is lost or counted twice, and the next call goes on") {
+    for (const auto kind : {CallKind::create_chunk, CallKind::destroy_chunk, CallKind::map, CallKind::unmap}) {
+        for (std::uint64_t nth = 1; nth <= 6; ++nth) {
+            CAPTURE(kind);
+            CAPTURE(nth);
+            CheckedDevice device;
+            Stock stock{device, 8 * chunk, chunk};
+            {
+                Virtual one{of(stock)}, two{of(stock)};
+                must(one.open(device, 4 * chunk));
+                must(two.open(device, 4 * chunk));
+                std::mt19937_64 random{nth};
+                device.fail(kind, nth);
+                for (int i = 0; i < 40; ++i) {
+                    Virtual& pool = random() % 2 == 0 ? one : two;
+                    switch (random() % 4) {
+                        case 0: static_cast<void>(pool.sleep().has_value()); break;
+                        case 1: static_cast<void>(pool.arrange(2, Table{0, 1, 0, 1}).has_value()); break;
+                        case 2: static_cast<void>(stock.try_set_limit((4 + random() % 5) * chunk).has_value()); break;
+                        default: static_cast<void>(pool.arrange(4, own_slots(4, 4)).has_value()); break;
+                    }
+                    CHECK(stock.used_bytes() == one.held_bytes() + two.held_bytes());
+                }
+                device.clear_failures();
+                must(stock.try_set_limit(8 * chunk));
+                hold(one, 4);
+                hold(two, 4);
+                CHECK(works(device, one, 4));
+                CHECK(works(device, two, 4));
+                must(two.sleep());  // and ends asleep
+            }
+            CHECK(stock.used_bytes() == 0);
+            must(stock.try_set_limit(0));
+            CHECK(stock.held_bytes() == 0);
+        }
+    }
+}
+
+TEST_SUITE_END();
+
+}  // namespace chunk_stock_test
