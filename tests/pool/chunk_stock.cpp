@@ -5,8 +5,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstdint>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "residency/pool/virtual.hpp"
@@ -28,6 +31,10 @@ namespace {
 
 constexpr std::uint64_t chunk = 4096;
 
+std::uint64_t used(Device& device) {
+    const auto memory = must(device.memory());
+    return memory.total_bytes - memory.free_bytes;
+}
 std::uint64_t driver_calls(const Device& device) {
     std::uint64_t calls = 0;
     for (const auto kind : {CallKind::map, CallKind::unmap, CallKind::create_chunk, CallKind::destroy_chunk,
@@ -154,6 +161,120 @@ TEST_CASE("chunks that others have: the addresses are mapped on other chunks, an
     CHECK(one.held_bytes() == chunk);
     must(one.arrange(2, Table{0, 0, 1, Virtual::none}));
     CHECK(one.held_bytes() == 2 * chunk);
+}
+
+TEST_CASE("a sleeper that unmaps some of what leaves, and fails: it maps these addresses again when it wakes") {
+    // The chunks that leave lie on two ranges of addresses.
+    const Table table{0, 2, 1, 3};
+    for (std::uint64_t nth = 1; nth <= 2; ++nth) {
+        CheckedDevice device;
+        Stock stock{device, 4 * chunk, chunk};
+        Virtual one{of(stock)};
+        must(one.open(device, 4 * chunk));
+        must(one.arrange(4, table));
+        must(one.sleep());
+        device.fail(CallKind::unmap, nth);
+        CHECK_FALSE(stock.try_set_limit(2 * chunk));
+        CHECK(stock.held_bytes() == 4 * chunk);
+        must(stock.try_set_limit(4 * chunk));
+        must(one.arrange(4, table));
+        CHECK(works(device, one, 4));
+        // The same where it takes other chunks.
+        must(one.sleep());
+        {
+            Virtual two{of(stock)};
+            must(two.open(device, 2 * chunk));
+            hold(two, 2);
+            must(stock.try_set_limit(6 * chunk));
+            device.fail(CallKind::unmap, nth);
+            CHECK_FALSE(one.arrange(4, table));
+            must(one.sleep());
+            must(two.sleep());
+        }
+        must(one.arrange(4, table));
+        CHECK(works(device, one, 4));
+    }
+}
+
+TEST_CASE("of the free chunks, those are taken and leave first that the fewest sleepers keep") {
+    CheckedDevice device;
+    Stock stock{device, 6 * chunk, chunk};
+    Virtual one{of(stock)}, two{of(stock)};
+    must(one.open(device, 3 * chunk));
+    must(two.open(device, 2 * chunk));
+    hold(one, 3);
+    must(one.sleep());
+    hold(two, 2);  // new ones, which nobody keeps
+    CHECK(stock.held_bytes() == 5 * chunk);
+    two.close();
+    // What nobody keeps leaves, and no address is unmapped.
+    const auto unmapped = device.statistics().of(CallKind::unmap);
+    must(stock.try_set_limit(3 * chunk));
+    CHECK(device.statistics().of(CallKind::unmap) == unmapped);
+    CHECK(used(device) == 3 * chunk);
+    const std::uint64_t calls = driver_calls(device);
+    hold(one, 3);
+    CHECK(driver_calls(device) == calls);
+}
+
+TEST_CASE("a pool that sleeps ends, or is left behind with a broken device: the stock has its chunks") {
+    for (const bool is_lost : {false, true}) {
+        CAPTURE(is_lost);
+        CheckedDevice device;
+        device.leaks_expected = is_lost;
+        const auto before = used(device);
+        {
+            Stock stock{device, 6 * chunk, chunk};
+            {
+                Virtual asleep{of(stock)}, prepared{of(stock)}, awake{of(stock)};
+                for (auto* pool : {&asleep, &prepared, &awake}) {
+                    must(pool->open(device, 2 * chunk));
+                    hold(*pool, 2);
+                }
+                must(asleep.sleep());
+                must(prepared.sleep());
+                CHECK(prepared.wake_chunk(1));
+                CHECK(stock.used_bytes() == 3 * chunk);
+                if (is_lost) {
+                    device.lose_device();
+                    for (auto* pool : {&asleep, &prepared, &awake}) { pool->abandon(); }
+                }
+            }
+            CHECK(stock.used_bytes() == 0);
+        }
+        if (!is_lost) { CHECK(used(device) == before); }
+    }
+}
+
+TEST_CASE("pools of several threads begin, sleep, wake and end while the limit changes") {
+    CheckedDevice device;
+    Stock stock{device, 8 * chunk, chunk};
+    std::array<std::uint64_t, 3> failed{};
+    std::atomic<bool> is_over = false;
+    const auto live = [&](std::size_t t) {
+        for (int i = 0; i < 60; ++i) {
+            Virtual pool{of(stock)};
+            failed[t] += pool.open(device, 4 * chunk) ? 0U : 1U;
+            for (int k = 0; k < 3; ++k) {
+                const auto arranged = pool.arrange(4, own_slots(4, 4));
+                failed[t] += arranged || arranged.error().kind() == residency::ErrorKind::out_of_memory ? 0U : 1U;
+                failed[t] += pool.sleep() ? 0U : 1U;
+                static_cast<void>(pool.wake_chunk(2));
+            }
+        }
+    };
+    std::thread a{[&] { live(0); }}, b{[&] { live(1); }};
+    std::thread c{[&] {
+        for (std::uint64_t i = 0; !is_over; ++i) { failed[2] += stock.try_set_limit(i % 9 * chunk) ? 0U : 1U; }
+    }};
+    a.join();
+    b.join();
+    is_over = true;
+    c.join();
+    CHECK(failed == std::array<std::uint64_t, 3>{});
+    CHECK(stock.used_bytes() == 0);
+    must(stock.try_set_limit(0));
+    CHECK(used(device) == 0);
 }
 
 TEST_CASE("any call fails: nothing is lost or counted twice, and the next call goes on") {

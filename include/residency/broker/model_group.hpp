@@ -442,7 +442,9 @@ void GroupState<D>::end_use(Id id) noexcept {
 
 template <VirtualMemoryDevice D>
 Status GroupState<D>::wake(Lock& lock, Each& each, bool may_wait) {
-    std::uint64_t bytes = each.awake_bytes;
+    if (each.is_awake) { return {}; }
+    each.look();  // its owner may have changed it while it slept
+    std::uint64_t bytes = (std::min)(each.awake_bytes, each.model.budget_bytes(each.model.model));
     while (!each.is_awake) {
         if (auto made = make_room(lock, bytes, &each, may_wait); !made) { return made; }
         auto resumed = move(lock, each, each.model.resume);
@@ -531,14 +533,17 @@ auto GroupState<D>::next_to_sleep(const Each* self) -> Each* {
 template <VirtualMemoryDevice D>
 void GroupState<D>::settle_with_broker() noexcept {
     const auto account = client_.account();
-    const std::uint64_t chunk = stock_.chunk_bytes(), limit = stock_.limit_bytes();
+    // More than the stock's limit, where chunks could not be given back.
+    const std::uint64_t chunk = stock_.chunk_bytes(), limit = account.used_bytes;
     if (const std::uint64_t asked = account.asked_back_bytes(); asked > 0) {
-        const std::uint64_t given = (std::min)(stock_.free_bytes(), (asked + chunk - 1) / chunk * chunk);
+        const std::uint64_t free = limit - (std::min)(limit, stock_.used_bytes());
+        const std::uint64_t given = (std::min)(free, (asked + chunk - 1) / chunk * chunk);
         static_cast<void>(stock_.try_set_limit(limit - given).has_value());
         const std::uint64_t kept = (std::max)(stock_.limit_bytes(), stock_.held_bytes());
         if (kept < account.used_bytes) { client_.give_back(account.used_bytes - kept); }
         return;
     }
+    if (stock_.limit_bytes() < limit) { static_cast<void>(stock_.try_set_limit(limit).has_value()); }
     std::uint64_t useful = wanted_;
     for (const auto& each : members_) {
         if (each) { useful += each->awake_bytes; }

@@ -72,6 +72,7 @@ public:
     /// Blocks. Another limit, rounded down to chunks. What is held beyond it and free goes back to the device; what pools have beyond it goes
     /// back as they give it back. Errors: the device's own; the limit is in force, and the next call goes on.
     [[nodiscard]] Status try_set_limit(std::uint64_t bytes) {
+        const auto still = hold_still();
         const std::scoped_lock lock{mutex_};
         limit_ = bytes / chunk_bytes_;
         ++given_back_;
@@ -132,6 +133,8 @@ public:
         const std::scoped_lock lock{mutex_};
         return given_back_;
     }
+    /// While it is held, no chunk leaves that sleepers keep, and forget() of none is called. A pool holds it while it changes what it keeps.
+    [[nodiscard]] std::unique_lock<std::mutex> hold_still() { return std::unique_lock{still_}; }
     /// A pool keeps addresses on a chunk that it gives back, or does so no more.
     /// @{
     void keep(std::uint32_t chunk, ChunkSleeper& sleeper) {
@@ -214,6 +217,7 @@ private:
     D* device_;
     std::uint64_t chunk_bytes_;
     std::function<bool(std::uint64_t)> grow_;
+    std::mutex still_;  // before mutex_
     mutable std::mutex mutex_;
     std::vector<Entry> entries_;
     std::uint64_t limit_, held_ = 0, used_ = 0;  // chunks

@@ -147,7 +147,7 @@ private:
     [[nodiscard]] Status forget_all();
     /// Takes what it had when it fell asleep, or others in its place. On failure it is asleep, with what it has got.
     [[nodiscard]] Status wake();
-    /// Takes other chunks where somebody else has those that it had, and maps the addresses on them.
+    /// Takes other chunks where somebody else has those that it had, and maps all addresses that lie elsewhere, or nowhere.
     [[nodiscard]] Status map_elsewhere();
     [[nodiscard]] Status forget(std::span<const std::uint32_t> chunks) override;
     /// Unmaps chunks of the image for which `is_leaving(chunk)` holds, in as few calls as there are ranges.
@@ -186,6 +186,7 @@ Status Virtual<D>::arrange(std::uint32_t slots, std::span<const std::uint32_t> t
                            std::span<const std::uint32_t> keeping) {
     RESIDENCY_ASSERT(table.size() == table_.size(), "one entry for each chunk of the image");
     if (is_asleep_) {
+        const auto still = config_.stock->hold_still();
         if (slots == slots_.size() && std::equal(table.begin(), table.end(), asleep_table_.begin())) { return wake(); }
         if (auto forgotten = forget_all(); !forgotten) { return forgotten; }
     }
@@ -265,6 +266,7 @@ template <VirtualMemoryDevice D>
 Status Virtual<D>::try_close() {
     if (device_ == nullptr) { return {}; }
     if (is_asleep_) {
+        const auto still = config_.stock->hold_still();
         if (auto done = forget_all(); !done) { return done; }
     }
     if (auto done = unmap_if([](std::size_t) { return true; }); !done) { return done; }
@@ -280,20 +282,21 @@ template <VirtualMemoryDevice D>
 void Virtual<D>::close() noexcept {
     if (try_close() || try_close()) { return; }
     for (const Slot& slot : slots_) {
-        if (is_asleep_ && slot.number != none) { config_.stock->forget(slot.number, *this); }
-        static_cast<void>(return_slot(slot).has_value());
+        if (config_.stock == nullptr) { static_cast<void>(device_->destroy_chunk(slot.chunk).has_value()); }
     }
-    slots_.clear();
     if (base_ != nullptr) { static_cast<void>(device_->release(base_, table_.size() * chunk_bytes_).has_value()); }
     abandon();
 }
 
 template <VirtualMemoryDevice D>
 void Virtual<D>::abandon() noexcept {
-    for (const Slot& slot : slots_) {
-        if (slot.number == none) { continue; }
-        if (is_asleep_) { config_.stock->forget(slot.number, *this); }
-        if (slot.is_awake) { config_.stock->give_back(slot.number); }
+    if (config_.stock != nullptr) {
+        const auto still = config_.stock->hold_still();
+        for (const Slot& slot : slots_) {
+            if (slot.number == none) { continue; }
+            if (is_asleep_) { config_.stock->forget(slot.number, *this); }
+            if (slot.is_awake) { config_.stock->give_back(slot.number); }
+        }
     }
     device_ = nullptr;
     base_ = nullptr;
@@ -322,6 +325,7 @@ Status Virtual<D>::unmap_if(const IsLeaving& is_leaving) {
 template <VirtualMemoryDevice D>
 Status Virtual<D>::sleep() {
     if (config_.stock == nullptr) { return arrange(0, std::vector<std::uint32_t>(table_.size(), none)); }
+    const auto still = config_.stock->hold_still();
     for (Slot& slot : slots_) {
         if (!slot.is_awake) { continue; }
         if (!is_asleep_) { config_.stock->keep(slot.number, *this); }
@@ -335,7 +339,9 @@ Status Virtual<D>::sleep() {
 
 template <VirtualMemoryDevice D>
 bool Virtual<D>::wake_chunk(std::uint32_t chunk) {
-    if (!is_asleep_ || table_[chunk] == none) { return false; }
+    if (!is_asleep_) { return false; }
+    const auto still = config_.stock->hold_still();
+    if (table_[chunk] == none) { return false; }
     Slot& slot = slots_[table_[chunk]];
     if (slot.is_awake) { return true; }
     if (slot.number == none || !config_.stock->take_again(slot.number)) { return false; }
@@ -351,7 +357,8 @@ Status Virtual<D>::wake() {
         slot.is_awake = true;
         ++awake_slots_;
     }
-    if (awake_slots_ < slots_.size()) {
+    // Some may be unmapped all the same, where a call failed.
+    if (awake_slots_ < slots_.size() || table_ != asleep_table_) {
         if (auto mapped = map_elsewhere(); !mapped) { return mapped; }
     }
     for (const Slot& slot : slots_) { config_.stock->forget(slot.number, *this); }
@@ -381,9 +388,10 @@ Status Virtual<D>::map_elsewhere() {
         }
         for (std::size_t chunk = 0; chunk < asleep_table_.size(); ++chunk) {
             const std::uint32_t slot = asleep_table_[chunk];
-            if (slot != none && !slots_[slot].is_awake) { mappings.push_back({address(chunk), taken[slot].chunk}); }
+            if (table_[chunk] != none || slot == none) { continue; }
+            mappings.push_back({address(chunk), (slots_[slot].is_awake ? slots_ : taken)[slot].chunk});
         }
-        had = device_->map(mappings, chunk_bytes_);
+        if (!mappings.empty()) { had = device_->map(mappings, chunk_bytes_); }
     }
     if (!had) {
         for (const Slot& slot : taken) {

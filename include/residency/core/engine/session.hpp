@@ -725,6 +725,7 @@ Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Wri
     }
     if (auto allowed = shared_.decider->check_refresh(storages); !allowed) { return allowed; }
     if (suspension_.is_suspended()) {
+        if (auto given = suspension_.suspend(residents_); !given) { return given; }  // what was brought ahead
         return replace_sources(shared_, storages, false, [&]() -> Status {
             for (const StorageId id : storages) { suspension_.forget(id); }
             return write();

@@ -207,6 +207,7 @@ private:
     bool is_open_ = false;
     bool is_unmapped_ = false;
     bool is_asleep_ = false;               // from suspend() on
+    bool wakes_as_it_was_ = false;         // the mapping was as planned as it fell asleep
     std::size_t asleep_next_ = 0;          // of the copies that bring_asleep() brings
     std::uint64_t asleep_given_back_ = 0;  // as of the last look at all of them
     bool has_other_image_ = false;  // a failed call left the pool with another image than that of the plan in force
@@ -274,6 +275,7 @@ Status ChunkStore<D>::suspend() {
     if (!std::exchange(is_asleep_, true)) {
         ++address_generation_;
         // What lies elsewhere than planned does not come back there.
+        wakes_as_it_was_ = is_as_planned;
         mapping_generation_ += is_as_planned ? 0U : 1U;
     }
     return pool_.sleep();
@@ -289,6 +291,7 @@ Status ChunkStore<D>::wake() {
 
 template <VirtualMemoryDevice D>
 Result<std::uint64_t> ChunkStore<D>::bring_asleep(std::span<const plan::Copy> copies, std::uint64_t most_bytes) {
+    if (!wakes_as_it_was_) { return std::uint64_t{0}; }
     if (const std::uint64_t now = pool_.given_back(); now != asleep_given_back_) {
         asleep_given_back_ = now;
         asleep_next_ = 0;  // what could not be had before may be free
