@@ -34,7 +34,7 @@ struct GroupModel {
     bool (*is_suspended)(const void*) = nullptr;
     std::uint64_t (*budget_bytes)(const void*) = nullptr;
     std::uint64_t (*held_bytes)(const void*) = nullptr;
-    /// What may come for another model during a pass of this one, so that it takes at most 2 % longer: a 64th of what it brings itself; where it
+    /// What may come for another model during a pass of this one, so that it takes at most 2 % longer: a hundredth of what it brings itself; where it
     /// streams nothing, 14 bytes a nanosecond of its last pass, a quarter of PCIe 5 x16.
     std::uint64_t (*spare_bytes)(const void*) = nullptr;
 
@@ -53,7 +53,7 @@ struct GroupModel {
         result.held_bytes = [](const void* it) { return static_cast<const Model*>(it)->statistics().held_bytes; };
         result.spare_bytes = [](const void* it) {
             const auto statistics = static_cast<const Model*>(it)->statistics();
-            if (statistics.streaming) { return statistics.last_pass.fetched_bytes / 64; }
+            if (statistics.streaming) { return statistics.last_pass.fetched_bytes / 100; }
             const auto time = statistics.pass_time.value_or(std::chrono::milliseconds{5});
             return static_cast<std::uint64_t>(time.count()) * 14;
         };
