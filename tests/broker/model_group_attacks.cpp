@@ -35,6 +35,39 @@ struct Prepared {
     std::uint64_t bytes = 0;
 };
 
+/// Some of the weights, each in a step.
+residency::Schedule some_steps(const streaming::Model& model, std::mt19937& random) {
+    residency::ScheduleBuilder builder{model.catalog};
+    builder.step({weight(0)});
+    for (std::uint32_t i = 1; i < model.catalog.storages().size(); ++i) {
+        if (random() % 4 != 0) { builder.step({weight(i)}); }
+    }
+    return must(builder.try_build(residency::Cycle::cyclic));
+}
+/// Other bytes at the source.
+void replace_all(Device& device, Sleeper& each, std::uint32_t value) {
+    must(each.weights->try_refresh_all([&] {
+        for (std::uint32_t i = 0; i < each.model.catalog.storages().size(); ++i) {
+            const residency::StorageId id{i};
+            const auto bytes = each.model.catalog.storage(id).bytes;
+            auto* const at = const_cast<std::byte*>(each.model.catalog.host_bytes(id));
+            must(device.host_write(at, bytes));
+            std::memset(at, static_cast<int>((value + i) % 251), static_cast<std::size_t>(bytes));
+        }
+    }));
+}
+/// A pass that reads weights in any order, also such as no step reads.
+void astray(Fixture& f, Sleeper& each, std::mt19937& random) {
+    auto pass = must(each.weights->try_begin(f.stream));
+    for (int i = 0; i < 4; ++i) {
+        const auto id = weight(static_cast<std::uint32_t>(random() % each.model.catalog.storages().size()));
+        const auto lease = pass.try_acquire(id);
+        if (lease) { verify(f.device, each.model, *lease, id, f.stream); }
+    }
+    must(pass.try_end());
+    must(f.device.synchronize(f.stream));
+}
+
 /// Two models of six chunks, of which the second one streams, and a cache share eight. Calls may fail.
 class Program {
 public:
@@ -327,6 +360,73 @@ TEST_CASE("C19 C31: each call fails once, at any place: memory is accounted for,
     MESSAGE(points << " failures, " << seen << " of them reported");
     CHECK(points > 100);
     CHECK(seen > 40);
+}
+
+TEST_CASE("random programs: budgets, schedules, weights and memory of others change between switches") {
+    std::uint64_t switches = 0, stale = 0, launched = 0, refused = 0, prepared = 0;
+    for (std::uint32_t seed = 1; seed <= 40; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 random{seed};
+        Fixture f{whole * (11 + random() % 12) / 10};
+        f.learns = seed % 2 == 0;
+        const bool is_mixed = random() % 2 == 0;
+        for (int i = 0; i < 3; ++i) {
+            std::vector<Spec> specs(steps, Spec{chunk});
+            for (std::uint32_t w = 0; is_mixed && w < steps; ++w) { specs[w].bytes = 1 + random() % (2 * chunk); }
+            auto model = make_model(f.device, specs);
+            auto schedule = random() % 2 == 0 ? in_order(model) : some_steps(model, random);
+            f.add(std::move(model), whole * (6 + random() % 5) / 10,
+                  {.name = {}, .priority = random() % 3 == 0 ? 1 : 0}, std::move(schedule));
+        }
+        auto cache = must(f.broker.try_add_memory(
+            {.name = "KV cache", .priority = random() % 2 == 0 ? 1 : 0, .limit_bytes = whole / 4}));
+        std::uint64_t taken = 0;
+        for (int op = 0; op < 60; ++op) {
+            CAPTURE(op);
+            auto& each = *f.all[random() % 3];
+            if (random() % 4 == 0) {
+                const std::uint64_t bytes = 1 + random() % (whole / 8);
+                if (cache.try_take(bytes)) { taken += bytes; }
+            } else if (random() % 4 == 0) {
+                cache.give_back(std::exchange(taken, 0));
+            }
+            if (random() % 4 == 0) {  // awake or asleep
+                const auto changed = each.weights->try_set_budget(Budget::bytes(whole * (5 + random() % 6) / 10));
+                refused += changed ? 0U : 1U;
+            }
+            if (random() % 5 == 0) { replace_all(f.device, each, static_cast<std::uint32_t>(random())); }
+            const auto use = f.group.try_activate(each.member);
+            REQUIRE(f.group.stock().held_bytes() + taken <= f.broker.statistics().total_bytes);
+            REQUIRE(used(f.device) == f.group.stock().held_bytes());
+            if (!use) {
+                REQUIRE((use.error().kind() == ErrorKind::budget || use.error().kind() == ErrorKind::out_of_memory));
+                ++refused;
+                continue;
+            }
+            ++switches;
+            if (random() % 6 == 0) {
+                each.graph.reset();
+                const auto changed = each.weights->try_set_schedule(random() % 2 == 0 ? in_order(each.model)
+                                                                                      : some_steps(each.model, random));
+                refused += changed ? 0U : 1U;  // it may need more than it has, and others have the rest
+            }
+            if (random() % 3 == 0) { astray(f, each, random); }
+            if (!each.graph && random() % 2 == 0) { f.capture(each); }
+            stale += each.graph && each.graph->is_stale() ? 1U : 0U;
+            if (each.graph && each.graph->is_stale()) { each.graph.reset(); }
+            launched += each.graph ? 1U : 0U;
+            f.run(each, each.graph.has_value());
+            if (random() % 2 == 0) { f.run(each); }
+            const auto brought = f.group.try_prepare(f.all[random() % 3]->member, (1 + random() % 9) * chunk);
+            prepared += must(brought);
+        }
+        cache.give_back(taken);
+    }
+    MESSAGE(switches << " switches, " << launched << " launches, " << stale << " stale graphs, " << refused
+                     << " refusals, " << prepared << " bytes ahead");
+    CHECK(switches > 1500);
+    CHECK(launched > 300);
+    CHECK(prepared > 0);
 }
 
 TEST_CASE("C20: the device breaks in a switch: errors, and an end") {
