@@ -72,23 +72,22 @@ static_assert(std::is_trivially_copyable_v<SharedHeader> && sizeof(SharedHeader)
 
 /// The path of shared bytes. Errors: invalid_argument for a name that cannot be; io and unsupported for the folder.
 [[nodiscard]] inline Result<std::string> shared_path(const std::string& name, const SharedOptions& options) {
-    using residency::detail::quoted;
     if (name.empty() || name.size() > 200 || name.find('/') != std::string::npos ||
         name.find('\0') != std::string::npos) {
-        return Error{ErrorKind::invalid_argument, "shared host bytes: " + quoted(name) +
+        return Error{ErrorKind::invalid_argument, "shared host bytes: " + residency::detail::quoted(name) +
                                                       " cannot be a name: give 1 to 200 characters without a slash"};
     }
     struct statfs system = {};
     if (::statfs(options.folder.c_str(), &system) != 0) {
         const std::string why = std::generic_category().message(errno);
         return Error{ErrorKind::io,
-                     "shared host bytes: the folder " + quoted(options.folder) + " cannot be used: " + why +
-                         ": give one in memory as SharedOptions::folder, such as /dev/shm",
+                     "shared host bytes: the folder " + residency::detail::quoted(options.folder) +
+                         " cannot be used: " + why + ": give one in memory as SharedOptions::folder, such as /dev/shm",
                      FileLocation{options.folder, 0, why, {}}};
     }
     if (system.f_type != residency::detail::memory_file_system) {
         return Error{ErrorKind::unsupported,
-                     "shared host bytes: the folder " + quoted(options.folder) +
+                     "shared host bytes: the folder " + residency::detail::quoted(options.folder) +
                          " is not in memory: give one of a tmpfs as SharedOptions::folder, such as /dev/shm"};
     }
     return options.folder + "/residency-" + name;
@@ -240,18 +239,19 @@ RESIDENCY_INLINE Result<std::optional<SharedHeader>> SharedFile::read_header() c
     header.magic = {};
     const auto got = ::pread(descriptor_, static_cast<void*>(&header), sizeof header, 0);
     if (got < 0) { return system_error("cannot be read"); }
-    using residency::detail::quoted;
+
     if (header.magic != SharedHeader::right_magic) {
-        return Error{
-            ErrorKind::mismatch,
-            quoted(path_) + " is another file, not one of shared host bytes: share under another name, or move it",
-            FileLocation{path_, 0, "other bytes", "\"ResShare\""}};
+        return Error{ErrorKind::mismatch,
+                     residency::detail::quoted(path_) +
+                         " is another file, not one of shared host bytes: share under another name, or move it",
+                     FileLocation{path_, 0, "other bytes", "\"ResShare\""}};
     }
     if (got != static_cast<ssize_t>(sizeof header)) {
         return malformed(bytes, "it was cut to " + residency::detail::in_bytes(bytes));
     }
     if (header.version != SharedHeader::right_version) {
-        return Error{ErrorKind::mismatch, quoted(path_) + " has version " + std::to_string(header.version) +
+        return Error{ErrorKind::mismatch, residency::detail::quoted(path_) + " has version " +
+                                              std::to_string(header.version) +
                                               " of shared host bytes, and this library knows version " +
                                               std::to_string(SharedHeader::right_version) +
                                               ": share under another name, or " + remove_it(path_)};
@@ -385,12 +385,12 @@ RESIDENCY_INLINE Result<SharedHostBytes> SharedHostBytes::map(detail::SharedFile
                                                               const SharedContents& contents,
                                                               const SharedOptions& options) {
     using residency::detail::in_bytes;
-    using residency::detail::quoted;
+
     const auto& had = header.contents;
     const bool is_other_model = had.model != contents.model || had.bytes != contents.bytes;
     if (is_other_model || (had.sources != 0 && contents.sources != 0 && had.sources != contents.sources)) {
         return Error{ErrorKind::mismatch,
-                     quoted(file.path()) +
+                     residency::detail::quoted(file.path()) +
                          (is_other_model ? " holds another model: " + in_bytes(had.bytes) + " of hash " +
                                                std::to_string(had.model) + ", and not " + in_bytes(contents.bytes) +
                                                " of hash " + std::to_string(contents.model)
