@@ -179,6 +179,7 @@ RESIDENCY_INLINE Status fill_shared(const Catalog& catalog, const SharedLayout& 
 RESIDENCY_INLINE Catalog with_shared(const Catalog& catalog, const SharedLayout& layout, const SharedHostBytes& bytes) {
     const auto host = bytes.bytes();
     std::vector<StorageSource> sources;
+    sources.reserve(layout.offsets.size());
     for (const std::uint64_t offset : layout.offsets) { sources.emplace_back(HostSource{host, offset}); }
     auto placed = catalog.try_with_sources(std::move(sources));
     RESIDENCY_ASSERT(placed.has_value(), "every storage lies inside the shared bytes");
