@@ -48,7 +48,8 @@ public:
     /// addresses; of the others, what place_chunks() keeps. The rest is evicted. The streams are drained, except for reads of leased
     /// chunks. Blocks. On failure the old plan is in force, and is_unmapped() or closed.
     [[nodiscard]] Status adopt(plan::Plan plan);
-    [[nodiscard]] bool is_open() const noexcept { return is_open_; }
+    /// The device has memory of the plan in force, or had it until a call failed: the next plan follows it. Not while it is suspended.
+    [[nodiscard]] bool is_held() const noexcept { return is_open_ && !is_asleep_; }
     /// Parts of the image may be unmapped since a call failed: the plan in force has to be adopted again.
     [[nodiscard]] bool is_unmapped() const noexcept { return is_unmapped_; }
     /// Counts the changes of the mapping.

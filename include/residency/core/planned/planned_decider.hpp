@@ -76,7 +76,7 @@ public:
                                  const pool::Requirements&) override {
         schedule_ = schedule;
         return plan_factory_.prepare(catalog, schedule, store_.chunk_bytes(device),
-                                     store_.is_open() ? &store_.plan() : nullptr);
+                                     store_.is_held() ? &store_.plan() : nullptr);
     }
     [[nodiscard]] BudgetLimits limits() const noexcept override {
         const plan::ChunkFloor& sizes = plan_factory_.sizes();
@@ -490,7 +490,7 @@ Status PlannedDecider<D>::check_range(const AccessPoint& access) const {
 template <VirtualMemoryDevice D>
 CurrentPlan PlannedDecider<D>::current_plan() const {
     CurrentPlan result;
-    if (!store_.is_open()) { return result; }
+    if (!store_.is_held()) { return result; }
     result.plan = &plan();
     result.budget_bytes = cap_bytes_;
     result.held_bytes = store_.held_bytes();
