@@ -253,6 +253,25 @@ TEST_CASE("a smaller budget, chosen while it sleeps, is what it needs room for")
     f.run(one);
 }
 
+TEST_CASE("nobody falls asleep for a request that fails all the same") {
+    Fixture f{whole * 26 / 10};
+    auto &one = f.add(whole), &two = f.add(whole, {.name = "pinned", .is_pinned = true});
+    auto& three = f.add(whole / 2);
+    const auto expect_awake = [&] {
+        for (const auto* each : {&one, &two, &three}) { CHECK(f.is_awake(*each)); }
+    };
+    CHECK_FALSE(f.group.try_make_room(whole * 17 / 10));
+    expect_awake();
+    {
+        const auto use = must(f.group.try_activate(one.member));
+        CHECK_FALSE(f.group.try_make_room(whole, Group::Wait::no));
+        expect_awake();
+    }
+    must(f.group.try_make_room(whole * 16 / 10));
+    CHECK_FALSE(f.is_awake(one));
+    CHECK_FALSE(f.is_awake(three));
+}
+
 TEST_CASE("C31: what kernels wrote survives the switches") {
     Fixture f;
     std::vector<Spec> specs(steps, Spec{chunk});
