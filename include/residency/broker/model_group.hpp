@@ -159,6 +159,10 @@ private:
     /// Takes of the broker's total what the members could use and nobody has; gives back what is free and asked for.
     void settle_with_broker() noexcept;
     [[nodiscard]] Error no_room(std::uint64_t bytes, const Each* self) const;
+    /// It is awake, and may fall asleep.
+    [[nodiscard]] static bool is_idle(const Each& each) noexcept {
+        return each.is_awake && !each.is_pinned && each.users.empty();
+    }
     /// Who sleeps next: of the lowest priority, the one that was used least recently; null: nobody may. A model that wakes gets the memory that
     /// it had without a call of the driver, so that one in its place goes first, unless another one has not been used for long.
     [[nodiscard]] Each* next_to_sleep(const Each* self);
@@ -482,11 +486,18 @@ Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, boo
             client_.ask(0);
             return {};
         }
+        // Nobody falls asleep for a request that fails all the same.
+        std::uint64_t could = stock_.free_bytes() + own;
+        for (const auto& each : members_) {
+            const bool may_leave = each && each.get() != self && (!each->is_awake || is_idle(*each));
+            could += may_leave ? each->held_bytes : 0;
+        }
         Each* leaving = nullptr;
         for (const auto& each : members_) {  // what was brought ahead
-            if (each && each.get() != self && !each->is_awake && each->held_bytes > 0) { leaving = each.get(); }
+            const bool is_ahead = each && each.get() != self && !each->is_awake && each->held_bytes > 0;
+            if (could >= bytes && is_ahead) { leaving = each.get(); }
         }
-        if (leaving == nullptr) {
+        if (could >= bytes && leaving == nullptr) {
             leaving = next_to_sleep(self);
             if (leaving != nullptr && self != nullptr) {
                 self->place = leaving->place;
@@ -522,7 +533,7 @@ auto GroupState<D>::next_to_sleep(const Each* self) -> Each* {
                (each.priority == other->priority && each.last_use < other->last_use);
     };
     for (const auto& each : members_) {
-        if (!each || each.get() == self || each->is_pinned || !each->users.empty() || !each->is_awake) { continue; }
+        if (!each || each.get() == self || !is_idle(*each)) { continue; }
         if (is_before(*each, next)) { next = each.get(); }
         if (self != nullptr && each->place == self->place && is_before(*each, in_place)) { in_place = each.get(); }
     }

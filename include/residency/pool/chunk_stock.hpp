@@ -94,13 +94,7 @@ public:
                                                        " of the stock's limit of " + in_bytes(limit_ * chunk_bytes_) +
                                                        ": put another one to sleep, or raise the limit"};
         }
-        std::uint32_t best = none;
-        for (std::uint32_t i = 0; i < entries_.size() && used_ < held_; ++i) {
-            const Entry& entry = entries_[i];
-            if (!entry.exists || entry.is_used) { continue; }
-            if (best == none || entry.sleepers.size() < entries_[best].sleepers.size()) { best = i; }
-            if (entries_[best].sleepers.empty()) { break; }
-        }
+        std::uint32_t best = least_kept();
         // A new one, which nobody keeps, if there is room.
         if (held_ < limit_ && (best == none || !entries_[best].sleepers.empty())) {
             auto chunk = device_->create_chunk(chunk_bytes_);
@@ -125,6 +119,7 @@ public:
     void give_back(std::uint32_t chunk) noexcept {
         const std::scoped_lock lock{mutex_};
         entries_[chunk].is_used = false;
+        is_free_known_ = false;
         --used_;
         ++given_back_;
     }
@@ -140,10 +135,12 @@ public:
     void keep(std::uint32_t chunk, ChunkSleeper& sleeper) {
         const std::scoped_lock lock{mutex_};
         entries_[chunk].sleepers.push_back(&sleeper);
+        is_free_known_ = false;
     }
     void forget(std::uint32_t chunk, ChunkSleeper& sleeper) noexcept {
         const std::scoped_lock lock{mutex_};
         std::erase(entries_[chunk].sleepers, &sleeper);
+        is_free_known_ = false;
     }
     /// @}
     [[nodiscard]] typename D::Chunk chunk(std::uint32_t number) const {
@@ -170,6 +167,22 @@ private:
         if (used_ == limit_ && grow_ && grow_(chunk_bytes_)) { ++limit_; }
         return used_ < limit_;
     }
+    /// Of the free chunks, one that the fewest sleepers keep; or none. Whoever takes many has them sorted once.
+    [[nodiscard]] std::uint32_t least_kept() {
+        if (used_ == held_) { return none; }
+        if (!std::exchange(is_free_known_, true)) {
+            free_.clear();
+            for (std::uint32_t i = 0; i < entries_.size(); ++i) {
+                if (entries_[i].exists && !entries_[i].is_used) { free_.push_back(i); }
+            }
+            std::sort(free_.begin(), free_.end(), [&](std::uint32_t a, std::uint32_t b) {
+                const std::size_t of_a = entries_[a].sleepers.size(), of_b = entries_[b].sleepers.size();
+                return of_a != of_b ? of_a > of_b : a > b;
+            });
+        }
+        while (entries_[free_.back()].is_used) { free_.pop_back(); }  // taken since
+        return free_.back();
+    }
     [[nodiscard]] std::uint32_t add(typename D::Chunk chunk) {
         ++held_;
         for (std::uint32_t i = 0; i < entries_.size() && held_ <= entries_.size(); ++i) {
@@ -184,6 +197,7 @@ private:
     /// Destroys free chunks beyond the limit, those first that the fewest sleepers keep.
     [[nodiscard]] Status trim() {
         if (held_ <= limit_) { return {}; }
+        is_free_known_ = false;
         std::vector<std::uint32_t> leaving;
         for (std::uint32_t i = 0; i < entries_.size(); ++i) {
             if (entries_[i].exists && !entries_[i].is_used) { leaving.push_back(i); }
@@ -220,6 +234,8 @@ private:
     std::mutex still_;  // before mutex_
     mutable std::mutex mutex_;
     std::vector<Entry> entries_;
+    std::vector<std::uint32_t> free_;            // those that the fewest sleepers keep come last
+    bool is_free_known_ = false;                 // since then none became free, and none is kept otherwise
     std::uint64_t limit_, held_ = 0, used_ = 0;  // chunks
     std::uint64_t given_back_ = 0;
 };
