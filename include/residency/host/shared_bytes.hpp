@@ -66,9 +66,6 @@ struct SharedState {
 
 namespace detail {
 
-/// Threads to read and check with; 0: as many as the machine has, at most 8.
-[[nodiscard]] RESIDENCY_INLINE unsigned threads_of(unsigned asked) noexcept;
-
 /// The first page of a file of shared bytes. Numbers are as the machine has them: the file never leaves it.
 struct SharedHeader {
     static constexpr std::array<char, 8> right_magic{'R', 'e', 's', 'S', 'h', 'a', 'r', 'e'};

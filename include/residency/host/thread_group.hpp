@@ -4,10 +4,12 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -65,5 +67,14 @@ private:
 
     std::vector<pthread_t> threads_;
 };
+
+namespace detail {
+
+/// Threads that read or check weights; 0: as many as the machine has, at most 8.
+[[nodiscard]] inline unsigned threads_of(unsigned asked) noexcept {
+    return asked != 0 ? asked : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
+}
+
+}  // namespace detail
 
 }}}  // namespace residency::RESIDENCY_ABI::host

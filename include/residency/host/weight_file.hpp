@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -96,6 +97,28 @@ private:
     bool drops_cache_ = false;        // after each read, as direct reads were asked for and are not possible
     std::vector<WeightFile> pieces_;  // in the order of their bytes; the identity holds their size alone then
 };
+
+namespace detail {
+
+/// Where the bytes of a storage lie in a file.
+struct InFile {
+    const SourceFile* file = nullptr;                ///< null: they lie in none
+    std::uint64_t offset = 0;                        ///< of the first of them
+    const std::vector<PackedPart>* parts = nullptr;  ///< null: they are raw
+};
+[[nodiscard]] inline InFile in_file(const Storage& storage) noexcept {
+    if (const auto* raw = std::get_if<FileSource>(&storage.source)) { return {raw->file.get(), raw->offset_bytes}; }
+    const auto* packed = std::get_if<PackedSource>(&storage.source);
+    if (packed == nullptr) { return {}; }
+    const std::vector<PackedPart>& parts = *packed->parts;
+    return {packed->file.get(), parts.empty() ? 0 : parts.front().offset_bytes, &parts};
+}
+/// Reads raw bytes of weights, which begin at `offset`; those of a part of packed ones, which begins there, are unpacked. `packed`: memory
+/// that the thread reuses. Errors: those of WeightFile::try_read() and of codec::unpack_part(), with the file and the byte.
+[[nodiscard]] RESIDENCY_INLINE Status read_raw(const WeightFile& file, std::uint64_t offset, const PackedPart* part,
+                                               std::span<std::byte> to, std::vector<std::byte>& packed);
+
+}  // namespace detail
 
 }}}  // namespace residency::RESIDENCY_ABI::host
 

@@ -12,24 +12,22 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "residency/codec/packed_part.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/host/loading.hpp"
 #include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"
-#include "residency/model/quoted.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/storage.hpp"
 
@@ -111,10 +109,8 @@ RESIDENCY_INLINE Status Loading::start(const Catalog& catalog, LoadOptions optio
     catalog_ = with_host_bytes();
     make_reads();
 
-    const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
-    const std::uint64_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
-    const auto threads =
-        static_cast<unsigned>(std::min<std::uint64_t>(wanted, std::max<std::size_t>(1, reads_.size())));
+    const auto threads = static_cast<unsigned>(
+        std::min<std::uint64_t>(detail::threads_of(options_.threads), std::max<std::size_t>(1, reads_.size())));
     const bool pins = report_.tier == Tier::pinned && options_.pinning == Pinning::as_loaded;
     Status started;
     {
@@ -157,13 +153,11 @@ RESIDENCY_INLINE Status Loading::plan() {
             return Error{ErrorKind::unsupported,
                          catalog_.describe(StorageId{i}) + " has no source: there is nothing to load"};
         }
-        const auto* source = std::get_if<FileSource>(&storage.source);
-        const auto* packed = std::get_if<PackedSource>(&storage.source);
-        if ((source == nullptr && packed == nullptr) || storage.bytes == 0) { continue; }
-        const SourceFile& source_file = source != nullptr ? *source->file : *packed->file;
-        const auto [known, fresh] = numbers.try_emplace(&source_file, static_cast<std::uint32_t>(files_.size()));
+        const SourceFile* const source = detail::in_file(storage).file;
+        if (source == nullptr || storage.bytes == 0) { continue; }
+        const auto [known, fresh] = numbers.try_emplace(source, static_cast<std::uint32_t>(files_.size()));
         if (fresh) {
-            auto file = WeightFile::try_open(source_file, FileAccess::cached);
+            auto file = WeightFile::try_open(*source, FileAccess::cached);
             if (!file) { return file.error(); }
             files_.push_back(std::move(*file));
         }
@@ -171,14 +165,8 @@ RESIDENCY_INLINE Status Loading::plan() {
         report_.weight_bytes += storage.bytes;
         order.push_back(i);
     }
-    const auto parts_of = [&](std::uint32_t i) {
-        const auto* packed = std::get_if<PackedSource>(&storages[i].source);
-        return packed != nullptr ? packed->parts.get() : nullptr;
-    };
-    const auto offset_of = [&](std::uint32_t i) {
-        const auto* parts = parts_of(i);
-        return parts != nullptr ? parts->front().offset_bytes : std::get<FileSource>(storages[i].source).offset_bytes;
-    };
+    const auto parts_of = [&](std::uint32_t i) { return detail::in_file(storages[i]).parts; };
+    const auto offset_of = [&](std::uint32_t i) { return detail::in_file(storages[i]).offset; };
     const std::vector<std::uint64_t> rank = ranks();
     std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
         return std::array{rank[a], std::uint64_t{file_of[a]}, offset_of(a), std::uint64_t{a}} <
@@ -297,17 +285,7 @@ RESIDENCY_INLINE void Loading::make_reads() {
 RESIDENCY_INLINE Status Loading::read(const ReadUnit& unit, std::vector<std::byte>& packed) {
     const std::span<std::byte> target = blocks_[unit.block].region->span().subspan(
         static_cast<std::size_t>(unit.at), static_cast<std::size_t>(unit.bytes));
-    const WeightFile& file = files_[unit.file];
-    if (unit.part == nullptr) { return file.try_read(unit.offset, target); }
-    packed.resize(static_cast<std::size_t>(unit.part->packed_bytes));
-    if (Status there = file.try_read(unit.offset, packed); !there) { return there; }
-    if (Status unpacked = codec::unpack_part(*unit.part, packed, target); !unpacked) {
-        return Error{unpacked.error().kind(),
-                     residency::detail::quoted(file.path()) + ": byte " + std::to_string(unit.offset) + ": " +
-                         unpacked.error().message(),
-                     FileLocation{file.path(), unit.offset, {}, {}}};
-    }
-    return {};
+    return detail::read_raw(files_[unit.file], unit.offset, unit.part, target, packed);
 }
 
 RESIDENCY_INLINE void Loading::work() {

@@ -20,6 +20,7 @@
 #include "residency/device/cuda_host_memory.hpp"
 #include "residency/error.hpp"
 #include "residency/host/share.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
@@ -38,17 +39,10 @@ struct SharedRead {
     std::uint64_t packed_offset = 0;   ///< of the part from the first part of the storage, in host memory
 };
 
-/// The file of a storage; null: it lies in none.
-[[nodiscard]] inline const SourceFile* file_of(const Storage& storage) noexcept {
-    if (const auto* source = std::get_if<FileSource>(&storage.source)) { return source->file.get(); }
-    const auto* packed = std::get_if<PackedSource>(&storage.source);
-    return packed != nullptr ? packed->file.get() : nullptr;
-}
-/// The packed parts of a storage; null: it is raw.
+/// The packed parts of a storage, wherever they lie; null: it is raw.
 [[nodiscard]] inline const std::vector<PackedPart>* parts_of(const Storage& storage) noexcept {
-    if (const auto* source = std::get_if<PackedSource>(&storage.source)) { return source->parts.get(); }
     const auto* packed = std::get_if<PackedHostSource>(&storage.source);
-    return packed != nullptr ? packed->parts.get() : nullptr;
+    return packed != nullptr ? packed->parts.get() : in_file(storage).parts;
 }
 
 /// Adds the identity of a file. False: it is not known. The device does not count, since containers number devices apart.
@@ -76,13 +70,9 @@ RESIDENCY_INLINE SharedLayout lay_out(const Catalog& catalog) {
         layout.offsets.push_back(end);
         end += storage.bytes;
         if (storage.bytes == 0) { continue; }
-        const SourceFile* const file = file_of(storage);
-        const auto* const parts = parts_of(storage);
-        are_known = are_known && file != nullptr && add_identity(sources, *file);
-        if (are_known) {
-            sources.u64(parts != nullptr ? parts->front().offset_bytes
-                                         : std::get<FileSource>(storage.source).offset_bytes);
-        }
+        const InFile from = in_file(storage);
+        are_known = are_known && from.file != nullptr && add_identity(sources, *from.file);
+        if (are_known) { sources.u64(from.offset); }
     }
     layout.contents = {.bytes = end, .model = catalog.hash(), .sources = are_known ? sources.value() : 0};
     return layout;
@@ -132,10 +122,9 @@ RESIDENCY_INLINE SharedLayout lay_out(const Catalog& catalog) {
         return codec::unpack_part(
             *read.part, host->host->span().subspan(at, static_cast<std::size_t>(read.part->packed_bytes)), to);
     }
-    if (read.part == nullptr) { return file->try_read(std::get<FileSource>(source).offset_bytes + read.offset, to); }
-    packed.resize(static_cast<std::size_t>(read.part->packed_bytes));
-    if (Status there = file->try_read(read.part->offset_bytes, packed); !there) { return there; }
-    return codec::unpack_part(*read.part, packed, to);
+    const std::uint64_t offset =
+        read.part != nullptr ? read.part->offset_bytes : std::get<FileSource>(source).offset_bytes + read.offset;
+    return read_raw(*file, offset, read.part, to, packed);
 }
 
 RESIDENCY_INLINE Status fill_shared(const Catalog& catalog, const SharedLayout& layout, unsigned threads,
@@ -144,7 +133,7 @@ RESIDENCY_INLINE Status fill_shared(const Catalog& catalog, const SharedLayout& 
     if (!reads) { return reads.error(); }
     std::unordered_map<const SourceFile*, WeightFile> files;
     for (const Storage& storage : catalog.storages()) {
-        const SourceFile* const source = file_of(storage);
+        const SourceFile* const source = in_file(storage).file;
         if (source == nullptr || storage.bytes == 0 || files.contains(source)) { continue; }
         auto file = WeightFile::try_open(*source, FileAccess::cached);
         if (!file) { return file.error(); }
@@ -160,7 +149,7 @@ RESIDENCY_INLINE Status fill_shared(const Catalog& catalog, const SharedLayout& 
                 if (error) { return; }
             }
             const SharedRead& read = (*reads)[i];
-            const auto file = files.find(file_of(*read.storage));
+            const auto file = files.find(in_file(*read.storage).file);
             const Status brought =
                 bring(read, file != files.end() ? &file->second : nullptr,
                       to.subspan(static_cast<std::size_t>(read.at), static_cast<std::size_t>(read.bytes)), packed);

@@ -24,7 +24,6 @@
 #include <string>
 #include <string_view>
 #include <system_error>
-#include <thread>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -37,6 +36,7 @@
 #include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
 #include "residency/host/shared_bytes.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
@@ -149,9 +149,6 @@ static_assert(std::is_trivially_copyable_v<SharedHeader> && sizeof(SharedHeader)
     return state;
 }
 
-RESIDENCY_INLINE unsigned threads_of(unsigned asked) noexcept {
-    return asked != 0 ? asked : std::clamp(std::thread::hardware_concurrency(), 1U, 8U);
-}
 /// The checksums that a header has, and one of them as the bytes are now.
 /// @{
 [[nodiscard]] inline std::uint64_t part_count(const SharedHeader& header) noexcept {

@@ -14,7 +14,9 @@
 #include <span>
 #include <string>
 #include <system_error>
+#include <vector>
 
+#include "residency/codec/packed_part.hpp"
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/host/weight_file.hpp"
@@ -141,6 +143,20 @@ RESIDENCY_INLINE Error WeightFile::system_error(std::uint64_t offset, const std:
     return {ErrorKind::io,
             residency::detail::quoted(path_) + ": byte " + std::to_string(offset) + ": " + what + ": " + why,
             FileLocation{path_, offset, why, {}}};
+}
+
+RESIDENCY_INLINE Status detail::read_raw(const WeightFile& file, std::uint64_t offset, const PackedPart* part,
+                                         std::span<std::byte> to, std::vector<std::byte>& packed) {
+    if (part == nullptr) { return file.try_read(offset, to); }
+    packed.resize(static_cast<std::size_t>(part->packed_bytes));
+    if (Status there = file.try_read(offset, packed); !there) { return there; }
+    if (Status unpacked = codec::unpack_part(*part, packed, to); !unpacked) {
+        return Error{unpacked.error().kind(),
+                     residency::detail::quoted(file.path()) + ": byte " + std::to_string(offset) + ": " +
+                         unpacked.error().message(),
+                     FileLocation{file.path(), offset, {}, {}}};
+    }
+    return {};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::host
