@@ -41,10 +41,10 @@ std::vector<std::uint32_t> sharers_of_chunk(const ChunkStore<Device>& store, std
 TEST_CASE("chunk store: a plan that is adopted is mapped, holds what it says, and has nothing there") {
     Parts parts{chunks(6)};
     const std::uint64_t before = parts.used_bytes();
-    CHECK_FALSE(parts.store.is_open());
+    CHECK_FALSE(parts.store.is_held());
     CHECK(parts.store.held_bytes() == 0);
     must(parts.adopt(parts.make_plan(3 * chunk)));
-    CHECK(parts.store.is_open());
+    CHECK(parts.store.is_held());
     CHECK_FALSE(parts.store.is_unmapped());
     CHECK(parts.store.mapping_generation() == 1);
     CHECK(parts.store.held_bytes() == 3 * chunk);
