@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "residency/error.hpp"
@@ -202,6 +204,41 @@ private:
     std::uint64_t changes_ = 0;      // of models' budgets
     std::uint64_t moved_bytes_ = 0;  // by those changes
 };
+
+namespace detail {
+
+/// One of what a state counts by numbers. `end`, a member of the state, is told the number when it ends. The source of a move is empty.
+template <class State, auto end>
+class Handle {
+public:
+    Handle() noexcept = default;
+    Handle(std::shared_ptr<State> state, std::uint32_t id) noexcept : state_{std::move(state)}, id_{id} {}
+    Handle(Handle&& other) noexcept : state_{std::move(other.state_)}, id_{other.id_} {}
+    Handle& operator=(Handle&& other) noexcept {
+        if (this != &other) {
+            leave();
+            state_ = std::move(other.state_);
+            id_ = other.id_;
+        }
+        return *this;
+    }
+    ~Handle() { leave(); }
+
+    void leave() noexcept {
+        if (const auto state = std::exchange(state_, nullptr)) { (state.get()->*end)(id_); }
+    }
+    /// Null: it is empty.
+    [[nodiscard]] State* state() const noexcept { return state_.get(); }
+    [[nodiscard]] std::uint32_t id() const noexcept { return id_; }
+
+private:
+    std::shared_ptr<State> state_;
+    std::uint32_t id_ = 0;
+};
+/// Of a client.
+using ClientHandle = Handle<Ledger, &Ledger::close>;
+
+}  // namespace detail
 
 }}}  // namespace residency::RESIDENCY_ABI::broker
 

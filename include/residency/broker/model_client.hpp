@@ -37,30 +37,17 @@ struct PassEnd {
 };
 
 /// A model's part of a BudgetBroker's total: the model holds no more than was granted to it. Must outlive the model; its end frees
-/// what the model had for others. Belongs to one thread at a time, the model's own.
+/// what the model had for others. Belongs to one thread at a time, the model's own. A move empties its source.
 class [[nodiscard]] ModelClient {
 public:
     ModelClient() noexcept = default;
     /// Made by BudgetBroker.
-    ModelClient(std::shared_ptr<Ledger> ledger, Ledger::Id id) noexcept : ledger_{std::move(ledger)}, id_{id} {}
-    /// The source is empty afterwards.
-    /// @{
-    ModelClient(ModelClient&& other) noexcept : ledger_{std::move(other.ledger_)}, id_{other.id_} {}
-    ModelClient& operator=(ModelClient&& other) noexcept {
-        if (this != &other) {
-            leave();
-            ledger_ = std::move(other.ledger_);
-            id_ = other.id_;
-        }
-        return *this;
-    }
-    /// @}
-    ~ModelClient() { leave(); }
+    ModelClient(std::shared_ptr<Ledger> ledger, Ledger::Id id) noexcept : handle_{std::move(ledger), id} {}
 
     /// The budget to construct the model with. Error budget, with the numbers: others hold what the floor needs; they were asked
     /// for it, so ask again after their pass ends.
     [[nodiscard]] Result<Budget> try_budget() {
-        auto started = ledger().start(id_);
+        auto started = ledger().start(handle_.id());
         if (!started) { return started.error(); }
         return Budget::bytes(*started);
     }
@@ -71,18 +58,18 @@ public:
     [[nodiscard]] Result<PassEnd> try_at_pass_end(Model& model) {
         PassEnd end;
         const std::uint64_t before = model.budget().bytes;
-        const Account account = ledger().account(id_);
+        const Account account = ledger().account(handle_.id());
         const std::uint64_t pending_before = account.used_bytes > before ? account.used_bytes - before : 0;
         auto pending = reclaim(model);
         if (!pending) { return pending.error(); }
         end.given_back_later_bytes = pending_before > *pending ? pending_before - *pending : 0;
-        const auto next = ledger().begin(id_, before, *pending);
+        const auto next = ledger().begin(handle_.id(), before, *pending);
         if (!next) { return next.error(); }
         end.change.pending_bytes = *pending;
         end.change.budget_before_bytes = end.change.budget_bytes = before;
         if (*next) {
             auto changed = model.try_set_budget(Budget::bytes(**next));
-            ledger().finish(id_, model.budget().bytes, pending_of(model));
+            ledger().finish(handle_.id(), model.budget().bytes, pending_of(model));
             if (changed) {
                 end.change = *changed;
             } else if (changed.error().kind() == ErrorKind::wrong_state) {
@@ -91,12 +78,12 @@ public:
                 return changed.error();
             }
         }
-        end.more_is_coming = end.deferred || ledger().is_due(id_);
+        end.more_is_coming = end.deferred || ledger().is_due(handle_.id());
         return end;
     }
     /// Another floor or another wanted size, such as those of another schedule. Raise a floor here first, and in the model once it
     /// is granted. Error budget: the floors together exceed the total.
-    [[nodiscard]] Status try_set_claim(Claim claim) { return ledger().set_claim(id_, claim); }
+    [[nodiscard]] Status try_set_claim(Claim claim) { return ledger().set_claim(handle_.id(), claim); }
 #if RESIDENCY_EXCEPTIONS
     /// As the form with try_, but throws Exception.
     /// @{
@@ -109,7 +96,7 @@ public:
     /// @}
 #endif
     /// What the client has now.
-    [[nodiscard]] Account account() const { return ledger().account(id_); }
+    [[nodiscard]] Account account() const { return ledger().account(handle_.id()); }
 
 private:
     template <class Model>
@@ -128,17 +115,12 @@ private:
         }
         return pending_of(model);
     }
-    void leave() noexcept {
-        if (ledger_) { std::exchange(ledger_, nullptr)->close(id_); }
-    }
-
     [[nodiscard]] Ledger& ledger() const noexcept {
-        RESIDENCY_ASSERT(ledger_ != nullptr, "this client was moved from: use the one that it was moved to");
-        return *ledger_;
+        RESIDENCY_ASSERT(handle_.state() != nullptr, "this client was moved from: use the one that it was moved to");
+        return *handle_.state();
     }
 
-    std::shared_ptr<Ledger> ledger_;
-    Ledger::Id id_ = 0;
+    detail::ClientHandle handle_;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::broker

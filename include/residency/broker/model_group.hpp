@@ -25,18 +25,23 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
+/// What a group wants to know of a model.
+struct GroupSight {
+    bool is_awake = true;
+    std::uint64_t budget_bytes = 0;
+    std::uint64_t held_bytes = 0;
+    /// What may come for another model during a pass of this one, so that it takes at most 2 % longer: a hundredth of what it brings itself; where it
+    /// streams nothing, 14 bytes a nanosecond of its last pass, a quarter of PCIe 5 x16.
+    std::uint64_t spare_bytes = 0;
+};
+
 /// A model as a group sees it, of any type.
 struct GroupModel {
     void* model = nullptr;
     Status (*suspend)(void*) = nullptr;
     Status (*resume)(void*) = nullptr;
     Result<std::uint64_t> (*bring_asleep)(void*, std::uint64_t) = nullptr;
-    bool (*is_suspended)(const void*) = nullptr;
-    std::uint64_t (*budget_bytes)(const void*) = nullptr;
-    std::uint64_t (*held_bytes)(const void*) = nullptr;
-    /// What may come for another model during a pass of this one, so that it takes at most 2 % longer: a hundredth of what it brings itself; where it
-    /// streams nothing, 14 bytes a nanosecond of its last pass, a quarter of PCIe 5 x16.
-    std::uint64_t (*spare_bytes)(const void*) = nullptr;
+    GroupSight (*look)(const void*) = nullptr;
 
     /// Keeps the reference.
     template <class Model>
@@ -48,14 +53,13 @@ struct GroupModel {
         result.bring_asleep = [](void* it, std::uint64_t most_bytes) {
             return static_cast<Model*>(it)->try_bring_asleep(most_bytes);
         };
-        result.is_suspended = [](const void* it) { return static_cast<const Model*>(it)->is_suspended(); };
-        result.budget_bytes = [](const void* it) { return static_cast<const Model*>(it)->budget().bytes; };
-        result.held_bytes = [](const void* it) { return static_cast<const Model*>(it)->statistics().held_bytes; };
-        result.spare_bytes = [](const void* it) {
-            const auto statistics = static_cast<const Model*>(it)->statistics();
-            if (statistics.streaming) { return statistics.last_pass.fetched_bytes / 100; }
+        result.look = [](const void* it) {
+            const Model& seen = *static_cast<const Model*>(it);
+            const auto statistics = seen.statistics();
             const auto time = statistics.pass_time.value_or(std::chrono::milliseconds{5});
-            return static_cast<std::uint64_t>(time.count()) * 14;
+            const std::uint64_t spare = statistics.streaming ? statistics.last_pass.fetched_bytes / 100
+                                                             : static_cast<std::uint64_t>(time.count()) * 14;
+            return GroupSight{!seen.is_suspended(), seen.budget().bytes, statistics.held_bytes, spare};
         };
         return result;
     }
@@ -87,9 +91,7 @@ public:
     [[nodiscard]] Status make_room(std::uint64_t bytes, bool may_wait) {
         std::unique_lock lock{mutex_};
         if (auto turn = await_turn(lock, 0, may_wait); !turn) { return turn; }
-        wanted_ = bytes;
         auto made = make_room(lock, bytes, nullptr, may_wait);
-        wanted_ = 0;
         end_turn();
         return made;
     }
@@ -108,10 +110,8 @@ private:
         std::int32_t priority = 0;
         bool is_pinned = false;
         bool is_moving = false;         // it falls asleep or wakes, in some thread
-        bool is_awake = true;           // the rest of what is known of the model: nobody reads it while others use it
-        std::uint64_t held_bytes = 0;   // as of its last move
-        std::uint64_t awake_bytes = 0;  // the same, when it was awake
-        std::uint64_t spare_bytes = 0;  // as of its last use
+        GroupSight seen;                // as it moved last, or a use of it ended
+        std::uint64_t awake_bytes = 0;  // that it held when it was awake
         std::uint64_t last_use = 0;     // by clock_
         std::uint64_t place = 0;        // models of one place have each other's chunks
         std::uint64_t wakes = 0;
@@ -119,12 +119,8 @@ private:
 
         /// Nobody else uses or moves it.
         void look() {
-            is_awake = !model.is_suspended(model.model);
-            held_bytes = model.held_bytes(model.model);
-            if (is_awake) {
-                awake_bytes = held_bytes;
-                spare_bytes = model.spare_bytes(model.model);
-            }
+            seen = model.look(model.model);
+            if (seen.is_awake) { awake_bytes = seen.held_bytes; }
         }
         [[nodiscard]] bool is_used_by(std::thread::id thread) const {
             return std::find(users.begin(), users.end(), thread) != users.end();
@@ -156,12 +152,12 @@ private:
     [[nodiscard]] Status wake(Lock& lock, Each& each, bool may_wait);
     /// Others may run meanwhile.
     [[nodiscard]] Status move(Lock& lock, Each& each, Status (*how)(void*));
-    /// Takes of the broker's total what the members could use and nobody has; gives back what is free and asked for.
-    void settle_with_broker() noexcept;
+    /// Takes of the broker's total what the members, and one that is to be made, could use and nobody has; gives back what is free and asked for.
+    void settle_with_broker(std::uint64_t wanted_bytes = 0) noexcept;
     [[nodiscard]] Error no_room(std::uint64_t bytes, const Each* self) const;
     /// It is awake, and may fall asleep.
     [[nodiscard]] static bool is_idle(const Each& each) noexcept {
-        return each.is_awake && !each.is_pinned && each.users.empty();
+        return each.seen.is_awake && !each.is_pinned && each.users.empty();
     }
     /// Who sleeps next: of the lowest priority, the one that was used least recently; null: nobody may. A model that wakes gets the memory that
     /// it had without a call of the driver, so that one in its place goes first, unless another one has not been used for long.
@@ -174,8 +170,7 @@ private:
     std::vector<std::unique_ptr<Each>> members_;
     std::vector<Turn> turns_;  // in their order; the first one has it
     std::uint64_t clock_ = 0;
-    std::uint64_t wanted_ = 0;        // by a model that is to be made
-    std::uint64_t wanted_place_ = 0;  // that it gets; 0: its own
+    std::uint64_t wanted_place_ = 0;  // of a model that is to be made; 0: its own
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::broker
@@ -226,59 +221,26 @@ public:
         yes,  ///< until they end their uses
     };
 
-    /// A model in the group. Ends before the model, and after its uses.
+    /// A model in the group. Ends before the model, and after its uses. A move empties its source.
     class [[nodiscard]] Member {
     public:
         Member() noexcept = default;
-        Member(std::shared_ptr<State> state, typename State::Id id) noexcept : state_{std::move(state)}, id_{id} {}
-        /// The source is empty afterwards.
-        /// @{
-        Member(Member&& other) noexcept : state_{std::move(other.state_)}, id_{other.id_} {}
-        Member& operator=(Member&& other) noexcept {
-            if (this != &other) {
-                leave();
-                state_ = std::move(other.state_);
-                id_ = other.id_;
-            }
-            return *this;
-        }
-        /// @}
-        ~Member() { leave(); }
+        Member(std::shared_ptr<State> state, typename State::Id id) noexcept : handle_{std::move(state), id} {}
 
     private:
         friend ModelGroup;
-        void leave() noexcept {
-            if (state_) { std::exchange(state_, nullptr)->remove(id_); }
-        }
-        std::shared_ptr<State> state_;
-        typename State::Id id_ = 0;
+        broker::detail::Handle<State, &State::remove> handle_;
     };
-    /// While it exists, the model is awake.
+    /// While it exists, the model is awake. A move empties its source.
     class [[nodiscard]] Use {
     public:
         Use() noexcept = default;
-        Use(std::shared_ptr<State> state, typename State::Id id) noexcept : state_{std::move(state)}, id_{id} {}
-        /// The source is empty afterwards.
-        /// @{
-        Use(Use&& other) noexcept : state_{std::move(other.state_)}, id_{other.id_} {}
-        Use& operator=(Use&& other) noexcept {
-            if (this != &other) {
-                end();
-                state_ = std::move(other.state_);
-                id_ = other.id_;
-            }
-            return *this;
-        }
-        /// @}
-        ~Use() { end(); }
+        Use(std::shared_ptr<State> state, typename State::Id id) noexcept : handle_{std::move(state), id} {}
         /// Ends it. What was enqueued may still run: the model falls asleep after it.
-        void end() noexcept {
-            if (state_) { std::exchange(state_, nullptr)->end_use(id_); }
-        }
+        void end() noexcept { handle_.leave(); }
 
     private:
-        std::shared_ptr<State> state_;
-        typename State::Id id_ = 0;
+        broker::detail::Handle<State, &State::end_use> handle_;
     };
 
     /// A client of that broker. Errors: as BudgetBroker::try_add_memory().
@@ -308,8 +270,8 @@ public:
     /// Blocks until it is this request's turn, others that are in the way sleep, and the model is awake. Its weights come with its next pass.
     /// Errors: budget, wrong_state: as try_make_room(); those of Residency::try_resume(). After an error every model is as it was, or asleep.
     [[nodiscard]] Result<Use> try_activate(const Member& member, Wait wait = Wait::yes) {
-        if (auto active = state_->activate(member.id_, wait == Wait::yes); !active) { return active.error(); }
-        return Use{state_, member.id_};
+        if (auto active = state_->activate(id_of(member), wait == Wait::yes); !active) { return active.error(); }
+        return Use{state_, member.handle_.id()};
     }
     /// Brings weights of a model that sleeps to memory that no other model has, and that it had before. Once a pass of the model that runs, when it
     /// is enqueued: as much as makes that pass at most 2 % longer, a chunk at least; all that there is room for where no model is used; or
@@ -317,7 +279,7 @@ public:
     /// device's own.
     [[nodiscard]] Result<std::uint64_t> try_prepare(const Member& member,
                                                     std::optional<std::uint64_t> most_bytes = std::nullopt) {
-        return state_->prepare(member.id_, most_bytes);
+        return state_->prepare(id_of(member), most_bytes);
     }
 #if RESIDENCY_EXCEPTIONS
     /// As the form with try_, but throw Exception.
@@ -343,6 +305,12 @@ public:
 private:
     explicit ModelGroup(std::shared_ptr<State> state) noexcept : state_{std::move(state)} {}
 
+    [[nodiscard]] typename State::Id id_of(const Member& member) const noexcept {
+        RESIDENCY_ASSERT(member.handle_.state() == state_.get(),
+                         "this member is of another group, or was moved from: use what add() of this group returned");
+        return member.handle_.id();
+    }
+
     std::shared_ptr<State> state_;
 };
 
@@ -359,9 +327,9 @@ auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priorit
     each->look();
     each->last_use = ++clock_;
     each->place = wanted_place_ != 0 ? std::exchange(wanted_place_, 0) : clock_;
-    std::uint64_t held = each->held_bytes;
+    std::uint64_t held = each->seen.held_bytes;
     for (const auto& other : members_) {
-        if (other) { held += other->held_bytes; }
+        if (other) { held += other->seen.held_bytes; }
     }
     if (held > stock_.used_bytes()) {
         return Error{
@@ -409,7 +377,7 @@ Status GroupState<D>::activate(Id id, bool may_wait) {
     std::unique_lock lock{mutex_};
     Each& each = *members_[id];
     // A thread that uses a model may use another one that is awake, whoever waits: it has to come to an end.
-    const bool is_at_once = (turns_.empty() || is_user()) && !each.is_moving && each.is_awake;
+    const bool is_at_once = (turns_.empty() || is_user()) && !each.is_moving && each.seen.is_awake;
     if (!is_at_once) {
         if (auto turn = await_turn(lock, each.priority, may_wait); !turn) {
             return turn.error().in("to wake \"" + each.name + "\"");
@@ -431,25 +399,26 @@ void GroupState<D>::end_use(Id id) noexcept {
     each.users.erase(own != each.users.end() ? own : each.users.begin());
     if (each.users.empty()) { each.look(); }
     each.last_use = ++clock_;
-    if (turns_.empty()) {
-        turns_.push_back({each.priority, ++clock_});
-        settle_with_broker();
-        while (client_.asked_back_bytes() > 0) {
-            Each* const idle = next_to_sleep(&each);
-            if (idle == nullptr || !move(lock, *idle, idle->model.suspend)) { break; }
-            settle_with_broker();
-        }
-        end_turn();
+    if (!turns_.empty()) {
+        changed_.notify_all();
+        return;
     }
-    changed_.notify_all();
+    turns_.push_back({each.priority, ++clock_});
+    settle_with_broker();
+    while (client_.asked_back_bytes() > 0) {
+        Each* const idle = next_to_sleep(&each);
+        if (idle == nullptr || !move(lock, *idle, idle->model.suspend)) { break; }
+        settle_with_broker();
+    }
+    end_turn();
 }
 
 template <VirtualMemoryDevice D>
 Status GroupState<D>::wake(Lock& lock, Each& each, bool may_wait) {
-    if (each.is_awake) { return {}; }
+    if (each.seen.is_awake) { return {}; }
     each.look();  // its owner may have changed it while it slept
-    std::uint64_t bytes = (std::min)(each.awake_bytes, each.model.budget_bytes(each.model.model));
-    while (!each.is_awake) {
+    std::uint64_t bytes = (std::min)(each.awake_bytes, each.seen.budget_bytes);
+    while (!each.seen.is_awake) {
         if (auto made = make_room(lock, bytes, &each, may_wait); !made) { return made; }
         auto resumed = move(lock, each, each.model.resume);
         if (resumed) {
@@ -458,7 +427,7 @@ Status GroupState<D>::wake(Lock& lock, Each& each, bool may_wait) {
         }
         // Its budget has changed while it slept.
         const ErrorKind kind = resumed.error().kind();
-        const std::uint64_t budget = each.model.budget_bytes(each.model.model);
+        const std::uint64_t budget = each.seen.budget_bytes;
         if ((kind != ErrorKind::out_of_memory && kind != ErrorKind::budget) || bytes >= budget) { return resumed; }
         bytes = budget;
     }
@@ -480,21 +449,20 @@ Status GroupState<D>::move(Lock& lock, Each& each, Status (*how)(void*)) {
 template <VirtualMemoryDevice D>
 Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, bool may_wait) {
     for (;;) {
-        settle_with_broker();
-        const std::uint64_t own = self != nullptr ? self->held_bytes : 0;
-        if (stock_.free_bytes() + own >= bytes) {
+        settle_with_broker(self == nullptr ? bytes : 0);
+        std::uint64_t could = stock_.free_bytes() + (self != nullptr ? self->seen.held_bytes : 0);
+        if (could >= bytes) {
             client_.ask(0);
             return {};
         }
         // Nobody falls asleep for a request that fails all the same.
-        std::uint64_t could = stock_.free_bytes() + own;
         for (const auto& each : members_) {
-            const bool may_leave = each && each.get() != self && (!each->is_awake || is_idle(*each));
-            could += may_leave ? each->held_bytes : 0;
+            const bool may_leave = each && each.get() != self && (!each->seen.is_awake || is_idle(*each));
+            could += may_leave ? each->seen.held_bytes : 0;
         }
         Each* leaving = nullptr;
         for (const auto& each : members_) {  // what was brought ahead
-            const bool is_ahead = each && each.get() != self && !each->is_awake && each->held_bytes > 0;
+            const bool is_ahead = each && each.get() != self && !each->seen.is_awake && each->seen.held_bytes > 0;
             if (could >= bytes && is_ahead) { leaving = each.get(); }
         }
         if (could >= bytes && leaving == nullptr) {
@@ -542,7 +510,7 @@ auto GroupState<D>::next_to_sleep(const Each* self) -> Each* {
 }
 
 template <VirtualMemoryDevice D>
-void GroupState<D>::settle_with_broker() noexcept {
+void GroupState<D>::settle_with_broker(std::uint64_t wanted_bytes) noexcept {
     const auto account = client_.account();
     // More than the stock's limit, where chunks could not be given back.
     const std::uint64_t chunk = stock_.chunk_bytes(), limit = account.used_bytes;
@@ -555,7 +523,7 @@ void GroupState<D>::settle_with_broker() noexcept {
         return;
     }
     if (stock_.limit_bytes() < limit) { static_cast<void>(stock_.try_set_limit(limit).has_value()); }
-    std::uint64_t useful = wanted_;
+    std::uint64_t useful = wanted_bytes;
     for (const auto& each : members_) {
         if (each) { useful += each->awake_bytes; }
     }
@@ -574,8 +542,8 @@ Error GroupState<D>::no_room(std::uint64_t bytes, const Each* self) const {
     std::string message = in_bytes(bytes) + " are needed, and the models of the group may hold " +
                           in_bytes(stock_.limit_bytes()) + " of the broker's total";
     for (const auto& each : members_) {
-        if (!each || each.get() == self || !each->is_awake) { continue; }
-        message += "; \"" + each->name + "\" has " + in_bytes(each->held_bytes) +
+        if (!each || each.get() == self || !each->seen.is_awake) { continue; }
+        message += "; \"" + each->name + "\" has " + in_bytes(each->seen.held_bytes) +
                    (each->is_pinned       ? " and is pinned"
                     : each->users.empty() ? ""
                                           : " and is used");
@@ -588,13 +556,13 @@ template <VirtualMemoryDevice D>
 Result<std::uint64_t> GroupState<D>::prepare(Id id, std::optional<std::uint64_t> most_bytes) {
     const std::scoped_lock lock{mutex_};
     Each& each = *members_[id];
-    if (!turns_.empty() || each.is_moving || each.is_awake) { return std::uint64_t{0}; }
+    if (!turns_.empty() || each.is_moving || each.seen.is_awake) { return std::uint64_t{0}; }
     settle_with_broker();
     std::uint64_t most = most_bytes.value_or(UINT64_MAX);
     for (const auto& other : members_) {
         if (most_bytes || !other || other->users.empty()) { continue; }
         if (other->is_used_by(std::this_thread::get_id())) { other->look(); }
-        most = (std::min)(most, (std::max)(other->spare_bytes, stock_.chunk_bytes()));
+        most = (std::min)(most, (std::max)(other->seen.spare_bytes, stock_.chunk_bytes()));
     }
     auto brought = each.model.bring_asleep(each.model.model, most);
     each.look();
@@ -607,8 +575,8 @@ std::vector<GroupAccount> GroupState<D>::accounts() const {
     std::vector<GroupAccount> result;
     for (const auto& each : members_) {
         if (!each) { continue; }
-        result.push_back({each->name, each->priority, each->is_pinned, !each->is_moving && each->is_awake,
-                          static_cast<std::uint32_t>(each->users.size()), each->held_bytes, each->wakes});
+        result.push_back({each->name, each->priority, each->is_pinned, !each->is_moving && each->seen.is_awake,
+                          static_cast<std::uint32_t>(each->users.size()), each->seen.held_bytes, each->wakes});
     }
     return result;
 }

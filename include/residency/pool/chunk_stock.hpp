@@ -94,7 +94,7 @@ public:
                                                        " of the stock's limit of " + in_bytes(limit_ * chunk_bytes_) +
                                                        ": put another one to sleep, or raise the limit"};
         }
-        std::uint32_t best = least_kept();
+        std::uint32_t best = free_chunks().empty() ? none : free_.back();
         // A new one, which nobody keeps, if there is room.
         if (held_ < limit_ && (best == none || !entries_[best].sleepers.empty())) {
             auto chunk = device_->create_chunk(chunk_bytes_);
@@ -167,9 +167,8 @@ private:
         if (used_ == limit_ && grow_ && grow_(chunk_bytes_)) { ++limit_; }
         return used_ < limit_;
     }
-    /// Of the free chunks, one that the fewest sleepers keep; or none. Whoever takes many has them sorted once.
-    [[nodiscard]] std::uint32_t least_kept() {
-        if (used_ == held_) { return none; }
+    /// The free chunks, those that the fewest sleepers keep last. Sorted once for many that are taken.
+    [[nodiscard]] const std::vector<std::uint32_t>& free_chunks() {
         if (!std::exchange(is_free_known_, true)) {
             free_.clear();
             for (std::uint32_t i = 0; i < entries_.size(); ++i) {
@@ -180,8 +179,8 @@ private:
                 return of_a != of_b ? of_a > of_b : a > b;
             });
         }
-        while (entries_[free_.back()].is_used) { free_.pop_back(); }  // taken since
-        return free_.back();
+        while (!free_.empty() && entries_[free_.back()].is_used) { free_.pop_back(); }  // taken since
+        return free_;
     }
     [[nodiscard]] std::uint32_t add(typename D::Chunk chunk) {
         ++held_;
@@ -198,16 +197,11 @@ private:
     [[nodiscard]] Status trim() {
         if (held_ <= limit_) { return {}; }
         is_free_known_ = false;
-        std::vector<std::uint32_t> leaving;
-        for (std::uint32_t i = 0; i < entries_.size(); ++i) {
-            if (entries_[i].exists && !entries_[i].is_used) { leaving.push_back(i); }
-        }
-        std::sort(leaving.begin(), leaving.end(), [&](std::uint32_t a, std::uint32_t b) {
-            const std::size_t of_a = entries_[a].sleepers.size(), of_b = entries_[b].sleepers.size();
-            return of_a != of_b ? of_a < of_b : a < b;
-        });
-        leaving.resize((std::min)(leaving.size(), static_cast<std::size_t>(held_ - limit_)));
+        const std::size_t most = static_cast<std::size_t>(held_ - limit_), free = free_chunks().size();
+        std::vector<std::uint32_t> leaving{free_.end() - static_cast<std::ptrdiff_t>((std::min)(most, free)),
+                                           free_.end()};
         std::sort(leaving.begin(), leaving.end());
+        is_free_known_ = false;
         std::vector<ChunkSleeper*> sleepers;
         for (const std::uint32_t i : leaving) {
             for (ChunkSleeper* sleeper : entries_[i].sleepers) {

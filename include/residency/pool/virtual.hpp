@@ -98,7 +98,8 @@ public:
     [[nodiscard]] std::byte* base() const noexcept { return base_; }
     /// Device bytes of all physical chunks that it has.
     [[nodiscard]] std::uint64_t held_bytes() const noexcept {
-        return (is_asleep_ ? awake_slots_ : slots_.size()) * chunk_bytes_;
+        const auto own = std::count_if(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.is_awake; });
+        return static_cast<std::uint64_t>(own) * chunk_bytes_;
     }
     /// The physical chunk under a chunk of the image, or no slot.
     [[nodiscard]] std::uint32_t slot_of(std::uint32_t chunk) const noexcept { return table_[chunk]; }
@@ -145,6 +146,8 @@ private:
     }
     /// Unmaps what lies on chunks of the stock: the pool is awake, and holds nothing.
     [[nodiscard]] Status forget_all();
+    /// Has nothing of the stock any more, and keeps no addresses there.
+    void leave_stock() noexcept;
     /// Takes what it had when it fell asleep, or others in its place. On failure it is asleep, with what it has got.
     [[nodiscard]] Status wake();
     /// Takes other chunks where somebody else has those that it had, and maps all addresses that lie elsewhere, or nowhere.
@@ -164,7 +167,6 @@ private:
     std::vector<Slot> slots_;                  // physical chunks, by slot
     std::vector<std::uint32_t> table_;         // by chunk of the image: its slot, or none
     bool is_asleep_ = false;                   // its chunks are the stock's, apart from some
-    std::size_t awake_slots_ = 0;              // asleep: these
     std::vector<std::uint32_t> asleep_table_;  // the table as it fell asleep
 };
 
@@ -292,18 +294,12 @@ template <VirtualMemoryDevice D>
 void Virtual<D>::abandon() noexcept {
     if (config_.stock != nullptr) {
         const auto still = config_.stock->hold_still();
-        for (const Slot& slot : slots_) {
-            if (slot.number == none) { continue; }
-            if (is_asleep_) { config_.stock->forget(slot.number, *this); }
-            if (slot.is_awake) { config_.stock->give_back(slot.number); }
-        }
+        leave_stock();
     }
     device_ = nullptr;
     base_ = nullptr;
     slots_.clear();
     table_.clear();
-    is_asleep_ = false;
-    awake_slots_ = 0;
 }
 
 template <VirtualMemoryDevice D>
@@ -333,7 +329,6 @@ Status Virtual<D>::sleep() {
         slot.is_awake = false;
     }
     if (!std::exchange(is_asleep_, true)) { asleep_table_ = table_; }
-    awake_slots_ = 0;
     return {};
 }
 
@@ -346,24 +341,22 @@ bool Virtual<D>::wake_chunk(std::uint32_t chunk) {
     if (slot.is_awake) { return true; }
     if (slot.number == none || !config_.stock->take_again(slot.number)) { return false; }
     slot.is_awake = true;
-    ++awake_slots_;
     return true;
 }
 
 template <VirtualMemoryDevice D>
 Status Virtual<D>::wake() {
+    bool are_awake = true;
     for (Slot& slot : slots_) {
-        if (slot.is_awake || slot.number == none || !config_.stock->take_again(slot.number)) { continue; }
-        slot.is_awake = true;
-        ++awake_slots_;
+        slot.is_awake = slot.is_awake || (slot.number != none && config_.stock->take_again(slot.number));
+        are_awake = are_awake && slot.is_awake;
     }
     // Some may be unmapped all the same, where a call failed.
-    if (awake_slots_ < slots_.size() || table_ != asleep_table_) {
+    if (!are_awake || table_ != asleep_table_) {
         if (auto mapped = map_elsewhere(); !mapped) { return mapped; }
     }
     for (const Slot& slot : slots_) { config_.stock->forget(slot.number, *this); }
     is_asleep_ = false;
-    awake_slots_ = 0;
     return {};
 }
 
@@ -409,15 +402,19 @@ Status Virtual<D>::map_elsewhere() {
 template <VirtualMemoryDevice D>
 Status Virtual<D>::forget_all() {
     if (auto done = unmap_if([](std::size_t) { return true; }); !done) { return done; }
+    leave_stock();
+    return {};
+}
+
+template <VirtualMemoryDevice D>
+void Virtual<D>::leave_stock() noexcept {
     for (const Slot& slot : slots_) {
         if (slot.number == none) { continue; }
-        config_.stock->forget(slot.number, *this);
+        if (is_asleep_) { config_.stock->forget(slot.number, *this); }
         if (slot.is_awake) { config_.stock->give_back(slot.number); }
     }
     slots_.clear();
     is_asleep_ = false;
-    awake_slots_ = 0;
-    return {};
 }
 
 template <VirtualMemoryDevice D>
