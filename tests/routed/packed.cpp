@@ -465,21 +465,9 @@ TEST_CASE("routed packed: C19: any call of the device fails once, nothing is lef
                 std::mt19937 random{4};
                 for (int token = 0; made && token < 3; ++token) {
                     for (std::uint32_t layer = 0; layer < 2; ++layer) {
-                        wait();
-                        const auto chosen = choose_some(random, 4, 2);
-                        std::memcpy(f.staged, chosen.data(), 8);
-                        const Copy copy{f.choices, f.staged, 8};
-                        while (!gpu.copy({&copy, 1}, f.stream)) {}
-                        if (auto served = made->try_serve(layer, {f.choices, 2}, f.stream)) {
-                            wait();
-                            for (std::size_t i = 0; i < 2; ++i) {
-                                const auto expert = static_cast<std::uint32_t>(chosen[i]);
-                                f.wrong += f.is_at(served->addresses[i], layer, expert) ? 0U : 1U;
-                            }
-                        }
-                        static_cast<void>(made->try_guess((layer + 1) % 2, {f.choices, 2}, f.stream).has_value());
-                        static_cast<void>(made->try_join(f.stream).has_value());
-                        wait();
+                        serve_two(f, *made, random, layer, [&](std::uint32_t expert, const std::byte* at) {
+                            f.wrong += f.is_at(at, layer, expert) ? 0U : 1U;
+                        });
                     }
                     if (token == 1) { static_cast<void>(made->try_set_budget(Budget::parse("100%")).has_value()); }
                     if (!made->try_begin_prefill()) { continue; }

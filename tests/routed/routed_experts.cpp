@@ -561,30 +561,15 @@ TEST_CASE("routed: C19: any call of the device fails once, nothing is left behin
             const SimulatedServer<> server;
             const std::uint64_t before = gpu.statistics().of(which);
             gpu.fail(which, nth);
-            const auto wait = [&] {
-                while (!gpu.synchronize(f.stream)) {}
-            };
             {
                 auto made = Cache<ExpectedUse>::try_create(gpu, f.catalog, f.experts, options(server, "60%", 2));
                 std::mt19937 random{4};
                 for (int token = 0; made && token < 3; ++token) {
                     for (std::uint32_t layer = 0; layer < 2; ++layer) {
-                        wait();
-                        const auto chosen = choose_some(random, 6, 2);
-                        std::memcpy(f.staged, chosen.data(), 8);
-                        const Copy copy{f.choices, f.staged, 8};
-                        while (!gpu.copy({&copy, 1}, f.stream)) {}
-                        if (auto served = made->try_serve(layer, {f.choices, 2}, f.stream)) {
-                            wait();  // the bytes are compared by the host here
-                            for (std::size_t i = 0; i < 2; ++i) {
-                                const auto* right = f.bytes_of(layer, static_cast<std::uint32_t>(chosen[i]));
-                                f.wrong += std::memcmp(served->addresses[i], right, 30'000) != 0 ? 1U : 0U;
-                                ++f.reads;
-                            }
-                        }
-                        static_cast<void>(made->try_guess((layer + 1) % 2, {f.choices, 2}, f.stream).has_value());
-                        static_cast<void>(made->try_join(f.stream).has_value());
-                        wait();
+                        serve_two(f, *made, random, layer, [&](std::uint32_t expert, const std::byte* at) {
+                            f.wrong += std::memcmp(at, f.bytes_of(layer, expert), 30'000) != 0 ? 1U : 0U;
+                            ++f.reads;
+                        });
                     }
                     static_cast<void>(made->try_set_budget(Budget::parse(token == 0 ? "100%" : "0")).has_value());
                 }

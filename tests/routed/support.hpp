@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -121,5 +122,26 @@ struct Fixture {
     std::int32_t* staged = nullptr;
     std::uint64_t wrong = 0, in_place = 0, reads = 0;
 };
+
+/// On a device of which any call may fail: two of the experts of a layer are chosen, served and read, and guessed for the other one of two
+/// layers. `read(expert, address)` looks at one, when the device is idle.
+template <class Cache, class Read>
+void serve_two(Fixture& f, Cache& cache, std::mt19937& random, std::uint32_t layer, const Read& read) {
+    const auto wait = [&] {
+        while (!f.gpu().synchronize(f.stream)) {}
+    };
+    wait();
+    const auto chosen = choose_some(random, static_cast<std::uint32_t>(f.experts[layer].size()), 2);
+    std::memcpy(f.staged, chosen.data(), 8);
+    const Copy copy{f.choices, f.staged, 8};
+    while (!f.gpu().copy({&copy, 1}, f.stream)) {}
+    if (auto served = cache.try_serve(layer, {f.choices, 2}, f.stream)) {
+        wait();
+        for (std::size_t i = 0; i < 2; ++i) { read(static_cast<std::uint32_t>(chosen[i]), served->addresses[i]); }
+    }
+    static_cast<void>(cache.try_guess((layer + 1) % 2, {f.choices, 2}, f.stream).has_value());
+    static_cast<void>(cache.try_join(f.stream).has_value());
+    wait();
+}
 
 }  // namespace routed_test
