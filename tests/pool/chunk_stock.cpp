@@ -43,18 +43,11 @@ std::uint64_t driver_calls(const Device& device) {
     }
     return calls;
 }
-/// Chunk i on slot i, of the first `held` ones.
-Table own_slots(std::uint32_t chunks, std::uint32_t held) {
-    Table table(chunks, Virtual::none);
-    for (std::uint32_t i = 0; i < held; ++i) { table[i] = i; }
-    return table;
-}
 Virtual::Config of(Stock& stock) {
     Virtual::Config config;
     config.stock = &stock;
     return config;
 }
-void hold(Virtual& pool, std::uint32_t chunks) { must(pool.arrange(chunks, own_slots(chunks, chunks))); }
 /// Whether a kernel writes and reads every chunk where it is addressed.
 bool works(Device& device, const Virtual& pool, std::uint32_t chunks) {
     for (std::uint32_t i = 0; i < chunks; ++i) {
@@ -83,7 +76,7 @@ TEST_CASE("pools that take turns call no driver, and keep their addresses") {
     Virtual one{of(stock)}, two{of(stock)};
     for (auto* pool : {&one, &two}) {
         must(pool->open(device, 10 * chunk));
-        hold(*pool, 10);
+        must(pool->hold(10));
         must(pool->sleep());
         CHECK(pool->held_bytes() == 0);
     }
@@ -91,7 +84,7 @@ TEST_CASE("pools that take turns call no driver, and keep their addresses") {
     const std::uint64_t calls = driver_calls(device);
     for (int i = 0; i < 5; ++i) {
         for (auto* pool : {&one, &two}) {
-            hold(*pool, 10);
+            must(pool->hold(10));
             CHECK(stock.used_bytes() == 10 * chunk);
             CHECK(works(device, *pool, 10));
             must(pool->sleep());
@@ -112,15 +105,15 @@ TEST_CASE(
     Virtual one{of(stock)}, two{of(stock)};
     must(one.open(device, 8 * chunk));
     must(two.open(device, 8 * chunk));
-    must(one.arrange(3, own_slots(8, 3)));
-    const auto refused = two.arrange(2, own_slots(8, 2));
+    must(one.hold(3));
+    const auto refused = two.hold(2);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == residency::ErrorKind::out_of_memory);
     CHECK(message_of(refused).find("of the stock's limit of") != std::string::npos);
     CHECK(stock.used_bytes() == 3 * chunk);
     int given = 0;
     stock.on_short([&](std::uint64_t bytes) { return bytes == chunk && ++given <= 1; });
-    must(two.arrange(2, own_slots(8, 2)));
+    must(two.hold(2));
     CHECK(stock.limit_bytes() == 5 * chunk);
     CHECK(stock.free_bytes() == 0);
 
@@ -130,9 +123,9 @@ TEST_CASE(
     must(stock.try_set_limit(3 * chunk));
     CHECK(stock.held_bytes() == 3 * chunk);
     CHECK(device.statistics().of(CallKind::unmap) > unmapped);
-    CHECK_FALSE(one.arrange(3, own_slots(8, 3)));
+    CHECK_FALSE(one.hold(3));
     must(two.sleep());
-    must(one.arrange(3, own_slots(8, 3)));
+    must(one.hold(3));
     CHECK(works(device, one, 3));
 }
 
@@ -142,14 +135,14 @@ TEST_CASE("chunks that others have: the addresses are mapped on other chunks, an
     Virtual one{of(stock)}, two{of(stock)};
     must(one.open(device, 4 * chunk));
     must(two.open(device, 4 * chunk));
-    hold(one, 4);
+    must(one.hold(4));
     must(one.sleep());
     must(stock.try_set_limit(4 * chunk));
-    hold(two, 4);  // on the chunks of the first one
+    must(two.hold(4));  // on the chunks of the first one
     must(stock.try_set_limit(8 * chunk));
     const std::byte* const base = one.base();
     CHECK_FALSE(one.wake_chunk(0));
-    hold(one, 4);
+    must(one.hold(4));
     CHECK(one.base() == base);
     CHECK(works(device, two, 4));
     CHECK(works(device, one, 4));
@@ -184,7 +177,7 @@ TEST_CASE("a sleeper that unmaps some of what leaves, and fails: it maps these a
         {
             Virtual two{of(stock)};
             must(two.open(device, 2 * chunk));
-            hold(two, 2);
+            must(two.hold(2));
             must(stock.try_set_limit(6 * chunk));
             device.fail(CallKind::unmap, nth);
             CHECK_FALSE(one.arrange(4, table));
@@ -202,9 +195,9 @@ TEST_CASE("of the free chunks, those are taken and leave first that the fewest s
     Virtual one{of(stock)}, two{of(stock)};
     must(one.open(device, 3 * chunk));
     must(two.open(device, 2 * chunk));
-    hold(one, 3);
+    must(one.hold(3));
     must(one.sleep());
-    hold(two, 2);  // new ones, which nobody keeps
+    must(two.hold(2));  // new ones, which nobody keeps
     CHECK(stock.held_bytes() == 5 * chunk);
     two.close();
     // What nobody keeps leaves, and no address is unmapped.
@@ -213,7 +206,7 @@ TEST_CASE("of the free chunks, those are taken and leave first that the fewest s
     CHECK(device.statistics().of(CallKind::unmap) == unmapped);
     CHECK(used(device) == 3 * chunk);
     const std::uint64_t calls = driver_calls(device);
-    hold(one, 3);
+    must(one.hold(3));
     CHECK(driver_calls(device) == calls);
 }
 
@@ -229,7 +222,7 @@ TEST_CASE("a pool that sleeps ends, or is left behind with a broken device: the 
                 Virtual asleep{of(stock)}, prepared{of(stock)}, awake{of(stock)};
                 for (auto* pool : {&asleep, &prepared, &awake}) {
                     must(pool->open(device, 2 * chunk));
-                    hold(*pool, 2);
+                    must(pool->hold(2));
                 }
                 must(asleep.sleep());
                 must(prepared.sleep());
@@ -256,7 +249,7 @@ TEST_CASE("pools of several threads begin, sleep, wake and end while the limit c
             Virtual pool{of(stock)};
             failed[t] += pool.open(device, 4 * chunk) ? 0U : 1U;
             for (int k = 0; k < 3; ++k) {
-                const auto arranged = pool.arrange(4, own_slots(4, 4));
+                const auto arranged = pool.hold(4);
                 failed[t] += arranged || arranged.error().kind() == residency::ErrorKind::out_of_memory ? 0U : 1U;
                 failed[t] += pool.sleep() ? 0U : 1U;
                 static_cast<void>(pool.wake_chunk(2));
@@ -296,14 +289,14 @@ TEST_CASE("any call fails: nothing is lost or counted twice, and the next call g
                         case 0: static_cast<void>(pool.sleep().has_value()); break;
                         case 1: static_cast<void>(pool.arrange(2, Table{0, 1, 0, 1}).has_value()); break;
                         case 2: static_cast<void>(stock.try_set_limit((4 + random() % 5) * chunk).has_value()); break;
-                        default: static_cast<void>(pool.arrange(4, own_slots(4, 4)).has_value()); break;
+                        default: static_cast<void>(pool.hold(4).has_value()); break;
                     }
                     CHECK(stock.used_bytes() == one.held_bytes() + two.held_bytes());
                 }
                 device.clear_failures();
                 must(stock.try_set_limit(8 * chunk));
-                hold(one, 4);
-                hold(two, 4);
+                must(one.hold(4));
+                must(two.hold(4));
                 CHECK(works(device, one, 4));
                 CHECK(works(device, two, 4));
                 must(two.sleep());  // and ends asleep

@@ -186,9 +186,7 @@ public:
     /// now, and enqueues copies of what stays there, up to `most_bytes`. Returns the bytes of these copies; 0: there is no more to bring, or no
     /// memory for it. Does not block. Errors: wrong_state (it is not suspended), or the device's own.
     [[nodiscard]] Result<std::uint64_t> try_bring_asleep(std::uint64_t most_bytes) {
-        auto brought = session().bring_asleep(most_bytes);
-        if (!brought) { return session().report(brought.error()); }
-        return brought;
+        return session().report_if_failed(session().bring_asleep(most_bytes));
     }
     /// Between try_suspend() and try_resume().
     [[nodiscard]] bool is_suspended() const noexcept { return session().is_suspended(); }

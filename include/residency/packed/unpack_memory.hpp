@@ -382,9 +382,8 @@ Result<void*> UnpackMemory<D>::take_of_stock() {
         }
         ++generation_;
     }
-    std::vector<std::uint32_t> table(static_cast<std::size_t>(layout_.bytes / range_->chunk_bytes(*context_.device)));
-    for (std::uint32_t i = 0; i < table.size(); ++i) { table[i] = i; }
-    if (auto held = range_->arrange(static_cast<std::uint32_t>(table.size()), table); !held) { return held.error(); }
+    const auto slots = static_cast<std::uint32_t>(layout_.bytes / range_->chunk_bytes(*context_.device));
+    if (auto held = range_->hold(slots); !held) { return held.error(); }
     return static_cast<void*>(range_->base());
 }
 

@@ -80,6 +80,12 @@ public:
     /// does, other chunks may be unmapped, and arrange() has to be called again.
     [[nodiscard]] Status arrange(std::uint32_t slots, std::span<const std::uint32_t> table,
                                  std::span<const std::uint32_t> keeping = {});
+    /// Blocks. arrange() for which the first `slots` chunks of the image lie on a slot each, and the others on none.
+    [[nodiscard]] Status hold(std::uint32_t slots) {
+        std::vector<std::uint32_t> table(table_.size(), none);
+        for (std::uint32_t i = 0; i < slots; ++i) { table[i] = i; }
+        return arrange(slots, table);
+    }
     /// Blocks. Puts one chunk of the image on another slot, or on none. Precondition: nothing uses the chunk.
     [[nodiscard]] Status remap(std::uint32_t chunk, std::uint32_t slot);
 
@@ -320,7 +326,7 @@ Status Virtual<D>::unmap_if(const IsLeaving& is_leaving) {
 
 template <VirtualMemoryDevice D>
 Status Virtual<D>::sleep() {
-    if (config_.stock == nullptr) { return arrange(0, std::vector<std::uint32_t>(table_.size(), none)); }
+    if (config_.stock == nullptr) { return hold(0); }
     const auto still = config_.stock->hold_still();
     for (Slot& slot : slots_) {
         if (!slot.is_awake) { continue; }

@@ -298,12 +298,7 @@ struct RoutedExperts<D, P>::State {
     /// Holds the memory of so many slots.
     [[nodiscard]] Status hold(std::uint32_t number) {
         const std::uint64_t chunk = pool.chunk_bytes(*device);
-        const auto chunks = static_cast<std::uint32_t>(pool::round_up(number * tables.slot_bytes, chunk) / chunk);
-        std::vector<std::uint32_t> table(
-            static_cast<std::size_t>(pool::round_up(experts * tables.slot_bytes, chunk) / chunk),
-            pool::Virtual<D>::none);
-        for (std::uint32_t i = 0; i < chunks; ++i) { table[i] = i; }
-        return pool.arrange(chunks, table);
+        return pool.hold(static_cast<std::uint32_t>(pool::round_up(number * tables.slot_bytes, chunk) / chunk));
     }
     /// Blocks until the device is idle. `call`: of the caller's, for the error.
     [[nodiscard]] Status wait_idle(const char* call) {
