@@ -25,6 +25,19 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 
+/// A member of a group, as others see it.
+struct GroupAccount {
+    std::string name;              ///< for messages
+    std::int32_t priority = 0;     ///< the higher one is woken first, and sleeps last
+    bool is_pinned = false;        ///< it does not sleep
+    bool is_awake = false;         ///< it has its memory
+    std::uint32_t users = 0;       ///< of them, it is not put to sleep
+    std::uint64_t held_bytes = 0;  ///< of the device; asleep: what prepare() brought
+    std::uint64_t wakes = 0;       ///< so far
+};
+
+namespace detail {
+
 /// What a group wants to know of a model.
 struct GroupSight {
     bool is_awake = true;
@@ -63,17 +76,6 @@ struct GroupModel {
         };
         return result;
     }
-};
-
-/// A member of a group, as others see it.
-struct GroupAccount {
-    std::string name;              ///< for messages
-    std::int32_t priority = 0;     ///< the higher one is woken first, and sleeps last
-    bool is_pinned = false;        ///< it does not sleep
-    bool is_awake = false;         ///< it has its memory
-    std::uint32_t users = 0;       ///< of them, it is not put to sleep
-    std::uint64_t held_bytes = 0;  ///< of the device; asleep: what prepare() brought
-    std::uint64_t wakes = 0;       ///< so far
 };
 
 /// What a group shares among its handles. Thread safe.
@@ -173,6 +175,8 @@ private:
     std::uint64_t wanted_place_ = 0;  // of a model that is to be made; 0: its own
 };
 
+}  // namespace detail
+
 }}}  // namespace residency::RESIDENCY_ABI::broker
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -200,22 +204,25 @@ namespace residency { inline namespace RESIDENCY_ABI {
 /// asleep. Thread safe: a model runs in the thread that has a Use of it. Outlives its members.
 template <VirtualMemoryDevice D>
 class ModelGroup {
-    using State = broker::GroupState<D>;
+    using State = broker::detail::GroupState<D>;
 
 public:
     using Account = broker::GroupAccount;  ///< of a member
 
+    /// What it is made with.
     struct Options {
         std::string name = "models";    ///< as a client of the broker, for messages
         std::int32_t priority = 0;      ///< the same
         std::uint64_t floor_bytes = 0;  ///< the same: granted at least
         std::uint64_t chunk_bytes = pool::ChunkStock<D>::usual_chunk_bytes;  ///< in which memory changes hands
     };
+    /// How a model takes part.
     struct MemberOptions {
         std::string name;           ///< for messages
         std::int32_t priority = 0;  ///< the higher one is woken first, and sleeps last
         bool is_pinned = false;     ///< it never sleeps
     };
+    /// Whether a request waits for others.
     enum class Wait : std::uint8_t {
         no,   ///< where others are in the way, there is an error
         yes,  ///< until they end their uses
@@ -225,6 +232,7 @@ public:
     class [[nodiscard]] Member {
     public:
         Member() noexcept = default;
+        /// Made by add().
         Member(std::shared_ptr<State> state, typename State::Id id) noexcept : handle_{std::move(state), id} {}
 
     private:
@@ -235,6 +243,7 @@ public:
     class [[nodiscard]] Use {
     public:
         Use() noexcept = default;
+        /// Made by activate().
         Use(std::shared_ptr<State> state, typename State::Id id) noexcept : handle_{std::move(state), id} {}
         /// Ends it. What was enqueued may still run: the model falls asleep after it.
         void end() noexcept { handle_.leave(); }
@@ -262,8 +271,8 @@ public:
     /// Error invalid_argument: it has memory that is not of the stock.
     template <class Model>
     [[nodiscard]] Result<Member> try_add(Model& model, MemberOptions options) {
-        auto id =
-            state_->add(broker::GroupModel::of(model), std::move(options.name), options.priority, options.is_pinned);
+        auto id = state_->add(broker::detail::GroupModel::of(model), std::move(options.name), options.priority,
+                              options.is_pinned);
         if (!id) { return id.error(); }
         return Member{state_, *id};
     }
@@ -314,7 +323,7 @@ private:
     std::shared_ptr<State> state_;
 };
 
-namespace broker {
+namespace broker { namespace detail {
 
 template <VirtualMemoryDevice D>
 auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned) -> Result<Id> {
@@ -581,6 +590,6 @@ std::vector<GroupAccount> GroupState<D>::accounts() const {
     return result;
 }
 
-}  // namespace broker
+}}  // namespace broker::detail
 
 }}  // namespace residency::RESIDENCY_ABI

@@ -23,9 +23,6 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 /// Who keeps addresses mapped on chunks of a ChunkStock that it has given back.
 class ChunkSleeper {
 public:
-    ChunkSleeper() = default;
-    ChunkSleeper(const ChunkSleeper&) = default;
-    ChunkSleeper& operator=(const ChunkSleeper&) = default;
     virtual ~ChunkSleeper() = default;
     /// Blocks. Unmaps what it has on these chunks, ascending, and forgets them. On failure it may have forgotten some of them.
     [[nodiscard]] virtual Status forget(std::span<const std::uint32_t> chunks) = 0;
@@ -40,6 +37,7 @@ public:
 template <VirtualMemoryDevice D>
 class ChunkStock {
 public:
+    /// Of a chunk, unless another size is asked for.
     static constexpr std::uint64_t usual_chunk_bytes = std::uint64_t{2} << 20;
 
     /// `chunk_bytes` is rounded up to what the device maps.
@@ -57,6 +55,7 @@ public:
         }
     }
 
+    /// Of each chunk.
     [[nodiscard]] std::uint64_t chunk_bytes() const noexcept { return chunk_bytes_; }
     /// Bytes that the stock may hold.
     [[nodiscard]] std::uint64_t limit_bytes() const { return of(&ChunkStock::limit_); }
@@ -143,6 +142,7 @@ public:
         is_free_known_ = false;
     }
     /// @}
+    /// The device's chunk of that number.
     [[nodiscard]] typename D::Chunk chunk(std::uint32_t number) const {
         const std::scoped_lock lock{mutex_};
         return entries_[number].chunk;
