@@ -97,7 +97,7 @@ public:
         end_turn();
         return made;
     }
-    [[nodiscard]] Result<Id> add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned);
+    [[nodiscard]] Id add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned);
     void remove(Id id) noexcept;
     [[nodiscard]] Status activate(Id id, bool may_wait);
     /// Others that are awake and idle fall asleep where the broker asks for memory.
@@ -271,10 +271,15 @@ public:
     /// Error invalid_argument: it has memory that is not of the stock.
     template <class Model>
     [[nodiscard]] Result<Member> try_add(Model& model, MemberOptions options) {
-        auto id = state_->add(broker::detail::GroupModel::of(model), std::move(options.name), options.priority,
-                              options.is_pinned);
-        if (!id) { return id.error(); }
-        return Member{state_, *id};
+        if (model.stock() != &state_->stock()) {
+            return Error{ErrorKind::invalid_argument,
+                         "\"" + options.name +
+                             "\" has memory that is not of this group's stock: set policies.pool.stock = "
+                             "&group.stock() in its options before it is made"};
+        }
+        const auto id = state_->add(broker::detail::GroupModel::of(model), std::move(options.name), options.priority,
+                                    options.is_pinned);
+        return Member{state_, id};
     }
     /// Blocks until it is this request's turn, others that are in the way sleep, and the model is awake. Its weights come with its next pass.
     /// Errors: budget, wrong_state: as try_make_room(); those of Residency::try_resume(). After an error every model is as it was, or asleep.
@@ -326,7 +331,7 @@ private:
 namespace broker { namespace detail {
 
 template <VirtualMemoryDevice D>
-auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned) -> Result<Id> {
+auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned) -> Id {
     const std::scoped_lock lock{mutex_};
     auto each = std::make_unique<Each>();
     each->model = model;
@@ -336,17 +341,6 @@ auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priorit
     each->look();
     each->last_use = ++clock_;
     each->place = wanted_place_ != 0 ? std::exchange(wanted_place_, 0) : clock_;
-    std::uint64_t held = each->seen.held_bytes;
-    for (const auto& other : members_) {
-        if (other) { held += other->seen.held_bytes; }
-    }
-    if (held > stock_.used_bytes()) {
-        return Error{
-            ErrorKind::invalid_argument,
-            "\"" + each->name +
-                "\" has memory that is not of this group's stock: set policies.pool.stock = &group.stock() in its "
-                "options before it is made"};
-    }
     const auto free = std::find(members_.begin(), members_.end(), nullptr);
     const auto id = static_cast<Id>(free - members_.begin());
     if (free == members_.end()) { members_.emplace_back(); }

@@ -336,6 +336,12 @@ public:
     {
         return decider_->ranges();
     }
+    /// Where a planned composition takes its device memory from, policies.pool.stock; null: from the device.
+    [[nodiscard]] const auto* stock() const noexcept
+        requires Composition::is_planned
+    {
+        return decider_->stock();
+    }
     /// The copies of a pass of a planned composition.
     [[nodiscard]] const plan::Plan& plan() const noexcept
         requires Composition::is_planned

@@ -121,6 +121,7 @@ public:
     }
     /// The times of the kernels alone: unpacking runs before what is timed.
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }
+    [[nodiscard]] const pool::ChunkStock<D>* stock() const noexcept { return inner_->stock(); }
     /// The plan of the bytes that travel.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return inner_->plan(); }
     [[nodiscard]] const plan::Problem& problem() const noexcept { return inner_->problem(); }

@@ -70,6 +70,9 @@ public:
                                         : round_up(config_.chunk_bytes, device.chunk_granularity());
     }
 
+    /// Where its physical chunks come from; null: from the device.
+    [[nodiscard]] const ChunkStock<D>* stock() const noexcept { return config_.stock; }
+
     /// Blocks. Reserves the range; holds no memory yet.
     [[nodiscard]] Status open(D& device, std::uint64_t image_bytes);
 

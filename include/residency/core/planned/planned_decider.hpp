@@ -185,6 +185,8 @@ public:
     }
     /// What the plan in force solves.
     [[nodiscard]] const plan::Problem& problem() const noexcept { return plan_factory_.problem(); }
+    /// Where memory comes from; null: from the device.
+    [[nodiscard]] const pool::ChunkStock<D>* stock() const noexcept { return store_.stock(); }
     /// The plan in force.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return store_.plan(); }
     /// Counts the changes of addresses: while it is the same, every storage has the same address, leased or not.
