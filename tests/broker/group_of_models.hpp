@@ -64,6 +64,7 @@ struct Fixture {
         options.schedule = in_order(model);
         options.learn = learns;
         options.policies.link = residency::plan::Link{};
+        options.policies.options.effort = residency::plan::Effort::quick;  // switches are what is looked at
         options.policies.memory_bytes_per_second = 1e12;
         options.policies.pool.stock = &group.stock();
         return options;
