@@ -92,6 +92,40 @@ TEST_CASE("with room for everything raw, nothing is unpacked in a pass") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE(
+    "what stays unpacked comes by copies through the end of the memory, and only that end straight from host memory") {
+    Device device{device_config()};
+    // Parts that share a copy, one that is larger than the stage, and noise, which is copied as it is.
+    std::vector<Model::Spec> specs(60, {16384});
+    specs[39] = {200000};
+    specs[20] = {16384, true};
+    const Model model{device, specs};
+    Steps steps(specs.size());
+    for (std::uint32_t i = 0; i < steps.size(); ++i) { steps[i] = {i}; }
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream("compute"));
+    std::uint64_t copied = 0, calls = 0;
+    device.observe([&](const residency::simulation::ExecutedOperation& operation) {
+        if (operation.copies.empty()) { return; }
+        ++calls;
+        copied += operation.bytes;
+    });
+    Weights::Options everything = options(unpacker, model.raw_bytes() * 2, schedule_of(model.raw, steps));
+    everything.policies.link = residency::plan::Link{};  // nothing is measured
+    everything.policies.memory_bytes_per_second = 1e12;
+    everything.policies.unpack_rate = residency::packed::UnpackRate{};
+    auto weights = must(Weights::try_create(device, model.packed.catalog, everything));
+    CHECK(copied > model.packed.packed_bytes * 6 / 10);
+    CHECK(copied <= model.packed.packed_bytes + model.raw_bytes() - model.packed.raw_bytes + specs.size() * 512);
+    CHECK(calls < 16);
+    std::uint64_t wrong = 0;
+    run_pass(device, model, weights, stream, wrong);
+    must(weights.try_drain());
+    CHECK(wrong == 0);
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("a captured pass unpacks, replay after replay, between eager passes") {
     Device device{device_config()};
     const Layers layers = Layers::with_wide_one(device);

@@ -23,6 +23,7 @@
 #include "residency/model/storage.hpp"
 #include "residency/packed/packer.hpp"
 #include "residency/packed/unpack_layout.hpp"
+#include "residency/packed/unpack_streams.hpp"
 #include "residency/pool/chunk_stock.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/pool/virtual.hpp"
@@ -58,7 +59,7 @@ public:
     [[nodiscard]] bool unpacks() const noexcept { return unpacks_; }
     /// The layout has bytes, and no memory is held, or what stays was not unpacked.
     [[nodiscard]] bool is_missing() const noexcept { return layout_.bytes > 0 && !is_filled_; }
-    /// Takes the memory, and unpacks what stays straight from host memory. Does nothing where that is done. Blocks. Precondition: the streams
+    /// Takes the memory, and unpacks what stays. Does nothing where that is done. Blocks. Precondition: the streams
     /// are drained where another layout was set.
     [[nodiscard]] Status take();
     /// Gives the memory back. On failure nothing has changed. Precondition: the streams are drained.
@@ -115,14 +116,14 @@ public:
 
     /// Gives everything back, whatever fails. Precondition: the streams are drained.
     void close() noexcept {
-        if (is_unsettled_) { static_cast<void>(settle().has_value()); }
+        if (streams_.is_unsettled()) { static_cast<void>(settle().has_value()); }
         if (range_) {
             range_->close();
         } else if (memory_ != nullptr) {
             static_cast<void>(context_.device->deallocate(memory_).has_value());
         }
         if (host_table_ != nullptr) { static_cast<void>(context_.device->deallocate_host(host_table_).has_value()); }
-        if (has_stream_) { static_cast<void>(context_.device->destroy_stream(stream_).has_value()); }
+        streams_.close(*context_.device);
         abandon();
     }
     /// Forgets everything without a device call.
@@ -131,13 +132,14 @@ public:
         range_.reset();
         memory_ = nullptr;
         host_table_ = nullptr;
-        has_stream_ = false;
+        streams_.abandon();
         is_filled_ = false;
     }
 
 private:
     using Task = codec::UnpackTask;
 
+    static constexpr std::uint64_t most_half_bytes = std::uint64_t{16} << 20;  // of the stage
     static constexpr core::ConsumerId nobody = (std::numeric_limits<core::ConsumerId>::max)();
 
     /// Parts of one storage, in the table.
@@ -177,14 +179,12 @@ private:
         memory_ = nullptr;
         for (core::StorageState& state : context_.states) { state.unpacked = nullptr; }
     }
-    /// The stream and the host memory that fill the memory.
+    /// The streams and the host memory that fill the memory.
     [[nodiscard]] Status open();
-    /// Blocks until what is on the stream is complete.
+    /// Blocks until what is on the streams is complete.
     [[nodiscard]] Status settle() {
         ++context_.counters->host_waits;
-        auto waited = context_.device->synchronize(stream_);
-        is_unsettled_ = !waited;
-        return waited;
+        return streams_.settle(*context_.device);
     }
     [[nodiscard]] Status enqueue_wanted(typename D::Stream stream);
     /// Enqueues the unpacking of what is wanted to places that were found: one launch, whose parameters are the tasks.
@@ -202,7 +202,29 @@ private:
         if (!context_.device->synchronize(context_.copy_scheduler->stream_of(consumer))) { uses_.note_lost(); }
     }
     [[nodiscard]] Status send_table();
-    [[nodiscard]] Status fill();
+    /// Copies that bring packed parts to one half of the stage, and the rows that unpack them from there.
+    struct Round {
+        std::vector<Copy> copies;
+        Rows rows;
+    };
+    /// What fills the memory, in this order.
+    struct Filling {
+        std::vector<Round> rounds;  // their halves of the stage take turns
+        Rows direct;                // unpacked from host memory
+        std::vector<Copy> raw;      // parts that are not packed
+    };
+    /// Makes the tasks of all that stays. Copies are faster than kernels that read host memory, so that most parts come through a stage, which
+    /// is the end of the memory, before it has bytes of its own.
+    [[nodiscard]] Result<Filling> plan_filling();
+    [[nodiscard]] Status enqueue_filling(const Filling& filling);
+    /// Unpacks all that stays. Blocks.
+    [[nodiscard]] Status fill() {
+        auto filling = plan_filling();
+        if (!filling) { return filling.error(); }
+        auto enqueued = enqueue_filling(*filling);
+        auto settled = settle();
+        return enqueued ? std::move(settled) : std::move(enqueued);
+    }
     /// Enqueues what unpacks rows [first, last).
     [[nodiscard]] Status enqueue(Rows rows, typename D::Stream stream) {
         if (rows.first == rows.last) { return {}; }
@@ -222,11 +244,9 @@ private:
     void* memory_ = nullptr;                 // of the device, or of the range
     std::uint64_t memory_bytes_ = 0;
     void* host_table_ = nullptr;  // pinned
-    bool has_stream_ = false;
-    typename D::Stream stream_{};
+    UnpackStreams<D> streams_;
     bool is_filled_ = false;
-    bool unpacks_ = false;       // leases do
-    bool is_unsettled_ = false;  // a wait for the stream has failed
+    bool unpacks_ = false;  // leases do
     core::UnrecordedUses<D> uses_{context_};
     std::uint64_t generation_ = 0;
     std::uint64_t table_generation_ = 0;  // of addresses
@@ -244,12 +264,7 @@ private:
 
 template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::open() {
-    if (!has_stream_) {
-        auto stream = context_.device->create_stream();
-        if (!stream) { return stream.error(); }
-        stream_ = *stream;
-        has_stream_ = true;
-    }
+    if (auto opened = streams_.open(*context_.device); !opened) { return opened; }
     std::uint64_t bytes = 0;
     for (const Form& form : forms_) {
         if (form.unpacks && has_table()) { bytes += form.parts->size() * sizeof(Task); }
@@ -279,12 +294,13 @@ void UnpackMemory<D>::append(std::size_t s, const std::byte* from, std::vector<C
 template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::send_table() {
     if (tasks_.empty() || !has_table()) { return {}; }
-    if (is_unsettled_) {
+    if (streams_.is_unsettled()) {
         if (auto settled = settle(); !settled) { return settled; }
     }
     const std::uint64_t bytes = tasks_.size() * sizeof(Task);
     std::memcpy(host_table_, tasks_.data(), static_cast<std::size_t>(bytes));
-    return context_.device->copy({{const_cast<Task*>(table()), host_table_, bytes}}, stream_);
+    streams_.note_work();
+    return context_.device->copy({{const_cast<Task*>(table()), host_table_, bytes}}, streams_.kernels());
 }
 
 template <VirtualMemoryDevice D>
@@ -311,28 +327,81 @@ Status UnpackMemory<D>::take() {
 }
 
 template <VirtualMemoryDevice D>
-Status UnpackMemory<D>::fill() {
+auto UnpackMemory<D>::plan_filling() -> Result<Filling> {
+    std::byte* const base = static_cast<std::byte*>(memory_);
+    const std::uint64_t half_bytes = (std::min)(most_half_bytes, layout_.table_at / 16) /
+                                     codec::packed_alignment_bytes * codec::packed_alignment_bytes;
+    const std::uint64_t stage_at =
+        (layout_.table_at - 2 * half_bytes) / codec::packed_alignment_bytes * codec::packed_alignment_bytes;
+    Filling filling;
+    std::vector<Task> direct;
+    std::vector<PackedPart> direct_parts;
+    std::uint64_t filled_bytes = half_bytes;  // of the last round's half
     tasks_.clear();
     parts_.clear();
-    std::vector<Copy> copies;
     for (std::size_t s = 0; s < layout_.offset.size(); ++s) {
         if (!layout_.stays[s]) { continue; }
-        auto view = context_.device->device_view(forms_[s].host);
+        const Form& form = forms_[s];
+        auto view = context_.device->device_view(form.host);
         if (!view) { return view.error(); }
-        const std::size_t before = copies.size();
-        append(s, static_cast<const std::byte*>(*view), copies);
-        // The device copies from the address that the host knows.
-        for (std::size_t i = before; i < copies.size(); ++i) {
-            copies[i].from =
-                forms_[s].host + (static_cast<const std::byte*>(copies[i].from) - static_cast<const std::byte*>(*view));
+        std::byte* next = place(s);
+        std::size_t merges_with = 0;  // the round whose last copy is of this storage; 0: none
+        for (const PackedPart& part : *form.parts) {
+            std::byte* const to = std::exchange(next, next + part.raw_bytes);
+            context_.counters->fetched_bytes += part.packed_bytes;
+            if (part.form == PackedForm::raw) {
+                filling.raw.push_back({to, form.host + part.offset_bytes, part.raw_bytes});
+                continue;
+            }
+            const std::uint64_t bytes = pool::round_up(part.packed_bytes, codec::packed_alignment_bytes);
+            if (next > base + stage_at || bytes > half_bytes) {
+                direct.push_back({static_cast<const std::byte*>(*view) + part.offset_bytes, to});
+                direct_parts.push_back(part);
+                continue;
+            }
+            if (filled_bytes + bytes > half_bytes) {
+                const auto row = static_cast<std::uint32_t>(tasks_.size());
+                filling.rounds.push_back({{}, {row, row}});
+                filled_bytes = 0;
+            }
+            std::byte* const staged = base + stage_at + (filling.rounds.size() - 1) % 2 * half_bytes + filled_bytes;
+            filled_bytes += bytes;
+            Round& round = filling.rounds.back();
+            const std::byte* const from = form.host + part.offset_bytes;
+            Copy* const last = merges_with == filling.rounds.size() ? &round.copies.back() : nullptr;
+            if (last != nullptr &&
+                static_cast<const std::byte*>(last->from) + (staged - static_cast<std::byte*>(last->to)) == from) {
+                last->bytes =
+                    static_cast<std::uint64_t>(staged - static_cast<std::byte*>(last->to)) + part.packed_bytes;
+            } else {
+                round.copies.push_back({staged, from, part.packed_bytes});
+            }
+            merges_with = filling.rounds.size();
+            tasks_.push_back({staged, to});
+            parts_.push_back(part);
+            ++round.rows.last;
         }
-        for (const PackedPart& part : *forms_[s].parts) { context_.counters->fetched_bytes += part.packed_bytes; }
     }
-    Status status = send_table();
-    if (status) { status = enqueue({0, static_cast<std::uint32_t>(tasks_.size())}, stream_); }
-    if (status && !copies.empty()) { status = context_.device->copy(copies, stream_); }
-    auto waited = settle();
-    return status ? std::move(waited) : std::move(status);
+    filling.direct.first = static_cast<std::uint32_t>(tasks_.size());
+    tasks_.insert(tasks_.end(), direct.begin(), direct.end());
+    parts_.insert(parts_.end(), direct_parts.begin(), direct_parts.end());
+    filling.direct.last = static_cast<std::uint32_t>(tasks_.size());
+    return filling;
+}
+
+template <VirtualMemoryDevice D>
+Status UnpackMemory<D>::enqueue_filling(const Filling& filling) {
+    if (auto sent = send_table(); !sent) { return sent; }
+    streams_.note_work();
+    D& device = *context_.device;
+    for (std::size_t i = 0; i < filling.rounds.size(); ++i) {
+        const Round& round = filling.rounds[i];
+        if (auto brought = streams_.bring(device, round.copies, i % 2); !brought) { return brought; }
+        if (auto enqueued = enqueue(round.rows, streams_.kernels()); !enqueued) { return enqueued; }
+        if (auto noted = streams_.note_unpacked(device, i % 2); !noted) { return noted; }
+    }
+    if (auto enqueued = enqueue(filling.direct, streams_.kernels()); !enqueued) { return enqueued; }
+    return filling.raw.empty() ? Status{} : device.copy(filling.raw, streams_.kernels());
 }
 
 template <VirtualMemoryDevice D>
@@ -390,7 +459,7 @@ Result<void*> UnpackMemory<D>::take_of_stock() {
 template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::give_back() {
     if (memory_ == nullptr && !range_) { return {}; }
-    if (is_unsettled_) {
+    if (streams_.is_unsettled()) {
         if (auto settled = settle(); !settled) { return settled; }
     }
     if (auto freed = range_ ? range_->try_close() : context_.device->deallocate(memory_); !freed) { return freed; }
@@ -403,7 +472,7 @@ Status UnpackMemory<D>::give_back() {
 template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::sleep() {
     if (!range_) { return give_back(); }
-    if (is_unsettled_) {
+    if (streams_.is_unsettled()) {
         if (auto settled = settle(); !settled) { return settled; }
     }
     if (auto slept = range_->sleep(); !slept) { return slept; }
