@@ -118,6 +118,9 @@ public:
     [[nodiscard]] Status synchronize(Event event);
     [[nodiscard]] Result<std::chrono::nanoseconds> elapsed(Event from, Event to);
 
+    // Peers.
+    [[nodiscard]] Status enable_peer(CudaDevice& other);
+
     // Bytes. copy() makes one call of the driver for two or more pieces, except in a capture, on a default stream and before
     // CUDA 12.8. It copies pageable host memory too, and may then block.
     [[nodiscard]] Status copy(std::span<const Copy> copies, Stream stream);
@@ -204,6 +207,7 @@ static_assert(Device<CudaDevice>);
 static_assert(VirtualMemoryDevice<CudaDevice>);
 static_assert(CapturingDevice<CudaDevice>);
 static_assert(FlagDevice<CudaDevice>);
+static_assert(PeerDevice<CudaDevice>);
 
 }}  // namespace residency::RESIDENCY_ABI
 

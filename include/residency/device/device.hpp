@@ -152,6 +152,15 @@ concept VirtualMemoryDevice =
         { d.unmap(at, bytes) } -> std::same_as<Status>;
     };
 
+/// A device beside others of one host, whose copies read what those allocate.
+///  P1 `d.enable_peer(other)`       from here on, copies on streams of d read what `other` has and will allocate by allocate(); does
+///                                  nothing where that was enabled before; may block. Error unsupported: these two cannot
+///  P2 `d.wait(s, e)`               e may be of a peer, also in a capture, in which streams of a peer take part like others
+template <class D>
+concept PeerDevice = Device<D> && requires(D d, D& other) {
+    { d.enable_peer(other) } -> std::same_as<Status>;
+};
+
 /// A device that records the work of a stream, and of the streams forked from it by events, and replays it.
 ///  G1 `d.begin_capture(s)`         from here on, work on s is recorded, not run; s is not the default stream; may block (D6)
 ///  G2 `d.end_capture(s)`           the graph, or the error that invalidated the capture; either way s is out of the capture

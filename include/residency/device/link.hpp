@@ -4,6 +4,8 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "residency/config.hpp"
@@ -22,6 +24,14 @@ struct LinkModel {
     std::chrono::nanoseconds node_latency{2700};  ///< of a copy node of a captured graph
 
     friend bool operator==(const LinkModel&, const LinkModel&) = default;  ///< compares all members
+};
+
+/// A link to the host that a transport uses: the device's own, or that of a neighbour.
+struct LinkUse {
+    std::string device;           ///< whose link it is
+    double bytes_per_second = 0;  ///< that it brings, as measured or assumed
+    std::uint64_t bytes = 0;      ///< that were enqueued over it
+    std::string reason;           ///< why it is not used; empty: it is
 };
 
 /// Presets. `h200_measured` was measured (H200, PCIe 5 x16, CUDA 13). The other rates are what the standards leave for payload (about

@@ -335,7 +335,7 @@ Status PackedDecider<D>::open(const DeciderContext<D>& context, const pool::Requ
     context_.catalog = stored_.catalog;
     std::optional<plan::Link> measured;
     if (!config_.link) {
-        auto link = try_measure_link(*context.device, cap_bytes);
+        auto link = context.link ? Result<plan::Link>{*context.link} : try_measure_link(*context.device, cap_bytes);
         if (!link) { return link.error(); }
         measured = *link;
     }

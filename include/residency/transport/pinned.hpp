@@ -29,8 +29,12 @@ public:
     /// Does not block. ErrorKind::unsupported: a storage is not in host memory.
     [[nodiscard]] Status open(D& device, const Catalog& catalog);
 
+    /// The copies that bring these bytes; valid until the next call.
+    [[nodiscard]] std::span<const Copy> join(std::span<const Fetch> fetches);
     /// Does not block, if the bytes are pinned.
-    [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
+    [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
+        return device_->copy(join(fetches), stream);
+    }
 
     void close() noexcept;  ///< what TransportPolicy asks for
 
@@ -70,13 +74,13 @@ Status Pinned<D>::open(D& device, const Catalog& catalog) {
 }
 
 template <Device D>
-Status Pinned<D>::enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
+std::span<const Copy> Pinned<D>::join(std::span<const Fetch> fetches) {
     copies_.clear();
     for (const Fetch& fetch : fetches) {
         const Source& source = sources_[index(fetch.storage)];
         copies_.add(fetch, source.at + fetch.offset_bytes, source.memory);
     }
-    return device_->copy(copies_.copies(), stream);
+    return copies_.copies();
 }
 
 template <Device D>

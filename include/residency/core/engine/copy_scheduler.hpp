@@ -52,6 +52,10 @@ public:
     [[nodiscard]] Status begin_pass();
     /// The first failure of the transport's own threads; success if it has none.
     [[nodiscard]] Status transport_status() const;
+    /// What the transport says of its links; empty: it has none of its own.
+    [[nodiscard]] std::vector<LinkUse> links() const {
+        return transport_ ? transport_->links() : std::vector<LinkUse>{};
+    }
     /// The consumer for a stream. The first time in a pass, the stream is ordered after everything recorded for that handle.
     [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
     [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }

@@ -19,6 +19,7 @@
 #include "residency/model/schedule.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/model/use_order.hpp"
+#include "residency/plan/problem.hpp"
 #include "residency/pool/memory_pool.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -60,7 +61,8 @@ struct DeciderContext {
     bool poison = false;                    ///< evicted bytes are overwritten
     D* device = nullptr;
     CopyScheduler<D>* copy_scheduler = nullptr;
-    EventHook* events = nullptr;  ///< null: nobody is told
+    EventHook* events = nullptr;     ///< null: nobody is told
+    std::optional<plan::Link> link;  ///< of a transport that uses more than the device's own; none: it is that
 
     /// Counts an access to storage `id`, of `bytes` bytes on the device.
     void count_access(StorageId id, std::uint64_t bytes) const noexcept {

@@ -863,6 +863,7 @@ Statistics Session<D>::statistics() const {
     result.pass_time = shared_.log.pass_time();
     result.bound = decider.bound();
     result.held_lease = leases_.held_lease();
+    result.links = shared_.copy_scheduler.links();
     return result;
 }
 
@@ -923,6 +924,9 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;
     context.events = log.hook();
+    auto links = copy_scheduler.transport().measure_links(*shared_.device, budget_.decider_cap_bytes());
+    if (!links) { return links.error(); }
+    context.link = *links;
     if (auto opened = shared_.decider->open(context, requirements_, budget_.decider_cap_bytes()); !opened) {
         return budget_.why_not_taken(budget(), opened.error());
     }

@@ -2,14 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "residency/core/measure/measure_link.hpp"
+#include "residency/device/link.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/plan/problem.hpp"
 #include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -37,6 +42,9 @@ public:
     [[nodiscard]] virtual Status pause(std::span<const StorageId> storages) = 0;
     /// The sources' bytes were replaced, after pause(). Precondition: the copy stream is drained.
     [[nodiscard]] virtual Status sources_changed(std::span<const StorageId> storages) = 0;
+    /// Blocks. What its copies reach, where it uses more than the device's own link. None: it does not.
+    [[nodiscard]] virtual Result<std::optional<plan::Link>> measure_links(D& device, std::uint64_t device_bytes) = 0;
+    [[nodiscard]] virtual std::vector<LinkUse> links() const = 0;
     virtual void close() noexcept = 0;
     virtual void abandon() noexcept = 0;
 };
@@ -82,6 +90,23 @@ public:
     [[nodiscard]] Status sources_changed([[maybe_unused]] std::span<const StorageId> storages) override {
         if constexpr (requires { transport_.sources_changed(storages); }) {
             return transport_.sources_changed(storages);
+        } else {
+            return {};
+        }
+    }
+    [[nodiscard]] Result<std::optional<plan::Link>> measure_links(
+        [[maybe_unused]] D& device, [[maybe_unused]] std::uint64_t device_bytes) override {
+        if constexpr (requires { transport_.links(); }) {
+            auto link = try_measure_links(device, device_bytes, transport_);
+            if (!link) { return link.error(); }
+            return std::optional{*link};
+        } else {
+            return std::optional<plan::Link>{};
+        }
+    }
+    [[nodiscard]] std::vector<LinkUse> links() const override {
+        if constexpr (requires { transport_.links(); }) {
+            return transport_.links();
         } else {
             return {};
         }

@@ -7,10 +7,15 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "residency/core/measure/mark.hpp"
 #include "residency/device/device.hpp"
@@ -53,8 +58,9 @@ public:
     [[nodiscard]] Status open(std::uint64_t bytes, bool within_device);
     /// Blocks. The line through the least times of calls of two sizes; of one size where they are equal, without a latency. Calls of both
     /// sizes are timed by turns, in bursts, until two bursts of each agree: what else the link carries only lengthens them.
-    /// Precondition: short_bytes <= long_bytes <= the bytes that it was opened with.
-    [[nodiscard]] Result<CopyCost> measure(std::uint64_t short_bytes, std::uint64_t long_bytes);
+    /// `send(copies, stream)` enqueues a call. Precondition: short_bytes <= long_bytes <= the bytes that it was opened with.
+    template <class Send>
+    [[nodiscard]] Result<CopyCost> measure(std::uint64_t short_bytes, std::uint64_t long_bytes, const Send& send);
 
 private:
     /// Bursts of one size, at most: a link that others use is watched for as long as that.
@@ -63,7 +69,8 @@ private:
     static constexpr double agreement = 1.005;
 
     /// Blocks. The seconds that one call takes, of a few in a row.
-    [[nodiscard]] Result<double> burst(std::uint64_t bytes);
+    template <class Send>
+    [[nodiscard]] Result<double> burst(std::uint64_t bytes, const Send& send);
 
     D* device_;
     void* host_ = nullptr;
@@ -146,14 +153,15 @@ Status CopyTimer<D>::open(std::uint64_t bytes, bool within_device) {
 }
 
 template <Device D>
-Result<CopyCost> CopyTimer<D>::measure(std::uint64_t short_bytes, std::uint64_t long_bytes) {
+template <class Send>
+Result<CopyCost> CopyTimer<D>::measure(std::uint64_t short_bytes, std::uint64_t long_bytes, const Send& send) {
     const bool is_one_size = short_bytes == long_bytes;
     Shortest long_call, short_call;
     const auto is_known = [&] { return long_call.agrees(agreement) && (is_one_size || short_call.agrees(agreement)); };
     for (std::size_t bursts = 0; bursts <= most_bursts && !is_known(); ++bursts) {
-        const auto in_long = burst(long_bytes);
+        const auto in_long = burst(long_bytes, send);
         if (!in_long) { return in_long.error(); }
-        const auto in_short = is_one_size ? in_long : burst(short_bytes);
+        const auto in_short = is_one_size ? in_long : burst(short_bytes, send);
         if (!in_short) { return in_short.error(); }
         if (bursts == 0) { continue; }  // the first one warms up
         long_call.add(*in_long);
@@ -167,13 +175,14 @@ Result<CopyCost> CopyTimer<D>::measure(std::uint64_t short_bytes, std::uint64_t 
 }
 
 template <Device D>
-Result<double> CopyTimer<D>::burst(std::uint64_t bytes) {
+template <class Send>
+Result<double> CopyTimer<D>::burst(std::uint64_t bytes, const Send& send) {
     // Several calls between two events, so that the events' own cost vanishes.
     const int calls = host_ != nullptr ? 8 : 4;
     const Copy copy{to_, host_ != nullptr ? host_ : from_, bytes};
     if (auto done = device_->record(events_[0], stream_); !done) { return done.error(); }
     for (int i = 0; i < calls; ++i) {
-        if (auto done = device_->copy({&copy, 1}, stream_); !done) { return done.error(); }
+        if (auto done = send(std::span{&copy, 1}, stream_); !done) { return done.error(); }
     }
     if (auto done = device_->record(events_[1], stream_); !done) { return done.error(); }
     if (auto done = device_->synchronize(stream_); !done) { return done.error(); }
@@ -186,24 +195,32 @@ Result<double> CopyTimer<D>::burst(std::uint64_t bytes) {
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Blocks for 20 to 90 ms: the longer, the more others use the link. Measures rate and latency of copies to the device: the least time of
-/// calls of two sizes, and the line through both. Uses at most `device_bytes` of device memory during the call, and as much pinned host
-/// memory; 32 MiB are enough. The latency of a graph's copy node cannot be measured from outside: it keeps its default ratio to that of a
-/// call. With less than 64 KiB nothing is measured, and the defaults are returned.
+namespace core {
+
+/// What sends a call of copies: the device's own copy().
 template <Device D>
-[[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
+struct CopiesOf {
+    D& device;
+    [[nodiscard]] Status operator()(std::span<const Copy> copies, typename D::Stream stream) const {
+        return device.copy(copies, stream);
+    }
+};
+
+/// As try_measure_link(), with `send(copies, stream)` in place of the device's copy().
+template <Device D, class Send>
+[[nodiscard]] Result<plan::Link> try_measure_calls(D& device, std::uint64_t device_bytes, const Send& send) {
     constexpr std::uint64_t granule = std::uint64_t{64} << 10;
     // What an allocation takes is a multiple of its granularity.
     const std::uint64_t unit = (std::max)(granule, device.allocation_granularity());
     const std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / unit * unit;
     if (long_bytes == 0) { return plan::Link{}; }
     const std::uint64_t short_bytes = (std::max)(granule, long_bytes / 32 / granule * granule);
-    core::CopyTimer<D> timer{device};
+    CopyTimer<D> timer{device};
     if (auto opened = timer.open(long_bytes, false); !opened) { return opened.error(); }
-    const auto cost = timer.measure(short_bytes, long_bytes);
+    const auto cost = timer.measure(short_bytes, long_bytes, send);
     if (!cost) { return cost.error(); }
     plan::Link link;
-    if (!detail::is_positive(cost->seconds_per_byte)) { return link; }
+    if (!residency::detail::is_positive(cost->seconds_per_byte)) { return link; }
     link.bytes_per_second = 1 / cost->seconds_per_byte;
     if (short_bytes < long_bytes) {
         const double node_ratio = link.node_latency_seconds / link.latency_seconds;
@@ -212,6 +229,57 @@ template <Device D>
     }
     return link;
 }
+
+}  // namespace core
+
+/// Blocks for 20 to 90 ms: the longer, the more others use the link. Measures rate and latency of copies to the device: the least time of
+/// calls of two sizes, and the line through both. Uses at most `device_bytes` of device memory during the call, and as much pinned host
+/// memory; 32 MiB are enough. The latency of a graph's copy node cannot be measured from outside: it keeps its default ratio to that of a
+/// call. With less than 64 KiB nothing is measured, and the defaults are returned.
+template <Device D>
+[[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
+    return core::try_measure_calls(device, device_bytes, core::CopiesOf<D>{device});
+}
+
+namespace core {
+
+/// Blocks for 20 to 90 ms a link. Measures what a transport brings that uses the links of neighbours, and tells it the rate of each. A
+/// neighbour that brings less than a twentieth more is left out.
+template <PeerDevice D, class Transport>
+[[nodiscard]] Result<plan::Link> try_measure_links(D& device, std::uint64_t device_bytes, Transport& transport) {
+    auto best = try_measure_link(device, device_bytes);
+    if (!best) { return best; }
+    transport.set_own_rate(best->bytes_per_second);
+    std::vector<double> rates;
+    for (std::size_t i = 0; i < transport.neighbours(); ++i) {
+        rates.push_back(0);
+        if (!transport.uses(i)) { continue; }
+        auto own = try_measure_link(transport.neighbour(i), device_bytes);
+        rates.back() = own ? own->bytes_per_second : 0;
+        transport.set_rate(i, rates.back(), own ? "it is not measured yet" : own.error().message());
+    }
+    const auto send = [&](std::span<const Copy> copies, typename D::Stream stream) {
+        return transport.copy(copies, stream);
+    };
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+        if (!residency::detail::is_positive(rates[i])) { continue; }
+        transport.set_rate(i, rates[i], {});
+        auto all = try_measure_calls(device, device_bytes, send);
+        if (!all) { return all; }
+        if (!transport.uses(i)) { continue; }  // it failed
+        if (all->bytes_per_second >= best->bytes_per_second * 1.05) {
+            best = std::move(all);
+            continue;
+        }
+        transport.set_rate(i, rates[i],
+                           "it brings nothing: " + std::to_string(std::llround(all->bytes_per_second / 1e9)) +
+                               " GB/s come with it, " + std::to_string(std::llround(best->bytes_per_second / 1e9)) +
+                               " without");
+    }
+    return best;
+}
+
+}  // namespace core
 
 /// Blocks for a few milliseconds. Measures how many bytes of device memory kernels read per second: copies within the device, of
 /// which every byte is read and written. Uses at most `device_bytes` of device memory during the call; 128 MiB are enough, and with less
@@ -223,7 +291,7 @@ template <Device D>
     if (bytes == 0) { return plan::default_memory_bytes_per_second; }
     core::CopyTimer<D> timer{device};
     if (auto opened = timer.open(bytes, true); !opened) { return opened.error(); }
-    const auto cost = timer.measure(bytes / 2, bytes);
+    const auto cost = timer.measure(bytes / 2, bytes, core::CopiesOf<D>{device});
     if (!cost) { return cost.error(); }
     return detail::is_positive(cost->seconds_per_byte) ? 2 / cost->seconds_per_byte
                                                        : plan::default_memory_bytes_per_second;

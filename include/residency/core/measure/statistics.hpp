@@ -5,10 +5,12 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/core/measure/learning_report.hpp"
 #include "residency/core/measure/stalls.hpp"
+#include "residency/device/link.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -127,7 +129,8 @@ struct Statistics {
     /// The time per pass that no plan of copies beats; set for planned compositions.
     std::optional<std::chrono::nanoseconds> bound;
 
-    StallStatistics stalls;  ///< with Options::time_stalls
+    StallStatistics stalls;      ///< with Options::time_stalls
+    std::vector<LinkUse> links;  ///< with transport::Links: the device's own, then those of its neighbours
     /// The lease of the last ended pass that was open over the most steps over which it should not be open. If a plan is in force, such a
     /// lease stops the copies whose memory it keeps, and all copies behind them.
     HeldLease held_lease;

@@ -299,7 +299,7 @@ template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::open(const DeciderContext<D>& context, const pool::Requirements&, std::uint64_t cap_bytes) {
     context_ = context;
     if (!plan_factory_.knows_link()) {
-        auto link = try_measure_link(*context.device, cap_bytes);
+        auto link = context.link ? Result<plan::Link>{*context.link} : try_measure_link(*context.device, cap_bytes);
         if (!link) { return link.error(); }
         set_measured_link(*link);
     }

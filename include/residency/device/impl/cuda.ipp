@@ -252,6 +252,27 @@ RESIDENCY_INLINE Status CudaDevice::wait(Stream stream, Event event) {
     return state_->checked(cudaStreamWaitEvent(stream.get(), event.handle, 0), "cudaStreamWaitEvent");
 }
 
+RESIDENCY_INLINE Status CudaDevice::enable_peer(CudaDevice& other) {
+    const int own = state_->ordinal, peer = other.state_->ordinal;
+    if (own == peer) { return {}; }
+    const detail::CudaState::RelaxedScope scope{*state_};
+    int can = 0;
+    if (auto asked = state_->checked(cudaDeviceCanAccessPeer(&can, own, peer), "cudaDeviceCanAccessPeer"); !asked) {
+        return asked;
+    }
+    if (can == 0) {
+        return Error{ErrorKind::unsupported, "GPU " + std::to_string(own) +
+                                                 " has no peer access to the memory of GPU " + std::to_string(peer) +
+                                                 ": nvidia-smi topo -p2p r shows which have"};
+    }
+    const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0);
+    if (code == cudaErrorPeerAccessAlreadyEnabled) {
+        static_cast<void>(cudaGetLastError());
+        return {};
+    }
+    return state_->checked(code, "cudaDeviceEnablePeerAccess");
+}
+
 RESIDENCY_INLINE Result<bool> CudaDevice::is_complete(Event event) {
     const detail::CudaState::RelaxedScope scope{*state_};
     const cudaError_t code = cudaEventQuery(event.handle);

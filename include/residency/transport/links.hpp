@@ -1,0 +1,369 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/device/device.hpp"
+#include "residency/device/link.hpp"
+#include "residency/error.hpp"
+#include "residency/model/catalog.hpp"
+#include "residency/transport/pinned.hpp"
+#include "residency/transport/transport_policy.hpp"
+
+namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
+
+/// The knobs of Links.
+template <PeerDevice D>
+struct LinksConfig {
+    /// Devices of the same host, which lend their links. They outlive the Residency; several of them may feed different Residencies. None:
+    /// as transport::Pinned.
+    std::vector<D*> neighbours{};
+    /// Device memory of each neighbour, through which its bytes go. It is no part of the budget.
+    std::uint64_t bounce_bytes = std::uint64_t{64} << 20;
+};
+
+/// Feeds a device through its own link and through those of its neighbours: they take a part of each call into bounce buffers, from where
+/// the device copies it (over NVLink, for instance). The parts are such that all links end together. Meant for pinned bytes.
+///
+/// A neighbour that cannot help is left out, and links() says why: no peer access, no memory for the buffers, a call that failed, or
+/// a path that brings nothing, such as one through the same link.
+template <PeerDevice D>
+class Links {
+public:
+    using Config = LinksConfig<D>;
+    static constexpr bool capturable = true;  ///< streams of neighbours take part in a capture
+
+    /// A call of fewer bytes for a neighbour than this uses the links of others.
+    static constexpr std::uint64_t least_bytes = std::uint64_t{512} << 10;
+    /// Bounce buffers of one neighbour: while one is filled, others are read.
+    static constexpr std::uint32_t buffers = 4;
+
+    explicit Links(Config config) : config_{std::move(config)} {}
+    Links(const Links&) = delete;
+    Links& operator=(const Links&) = delete;
+
+    /// May block. ErrorKind::unsupported: a storage is not in host memory.
+    [[nodiscard]] Status open(D& device, const Catalog& catalog);
+    /// Does not block, if the bytes are pinned.
+    [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
+    /// As D::copy(), but by all links. Does not block, if the bytes are pinned.
+    [[nodiscard]] Status copy(std::span<const Copy> copies, typename D::Stream stream);
+
+    [[nodiscard]] std::size_t neighbours() const noexcept { return paths_.size(); }            ///< used or not
+    [[nodiscard]] D& neighbour(std::size_t i) const noexcept { return *paths_[i].neighbour; }  ///< of these
+    /// Whether that neighbour's link is used.
+    [[nodiscard]] bool uses(std::size_t i) const noexcept { return paths_[i].is_open && paths_[i].reason.empty(); }
+    /// What the own link brings alone, in bytes per second.
+    void set_own_rate(double bytes_per_second) noexcept { own_rate_ = bytes_per_second; }
+    /// What a neighbour's link brings, in bytes per second; with a reason, it is not used, and links() says so.
+    void set_rate(std::size_t i, double bytes_per_second, std::string reason) {
+        paths_[i].bytes_per_second = bytes_per_second;
+        paths_[i].reason = std::move(reason);
+    }
+    [[nodiscard]] std::vector<LinkUse> links() const;  ///< the device's own link, then the neighbours in their order
+    void close() noexcept;                             ///< what TransportPolicy asks for
+    /// Gives nothing back that the device may still use.
+    void abandon() noexcept { paths_.clear(); }
+
+private:
+    /// A piece of memory of a neighbour.
+    struct Buffer {
+        std::optional<typename D::Event> is_full;  // of the neighbour: its bytes have come
+        std::optional<typename D::Event> is_free;  // of the device: it has read them
+        bool is_used = false;                      // is_free was recorded
+    };
+    /// The way through one neighbour.
+    struct Path {
+        D* neighbour = nullptr;
+        std::byte* memory = nullptr;               // of the neighbour
+        std::optional<typename D::Stream> into;    // of the neighbour: from the host into the buffers
+        std::optional<typename D::Stream> onward;  // of the device: out of them
+        std::optional<typename D::Event> is_done;  // of the device
+        std::vector<Buffer> ring;
+        std::uint32_t next = 0;           // buffer
+        double bytes_per_second = 0;      // 0: as fast as the own link
+        std::uint64_t brought_bytes = 0;  // enqueued
+        bool is_open = false;
+        std::string reason;  // why it is not used; empty: it is
+    };
+    /// Where a call's copies are cut.
+    struct Cursor {
+        std::size_t copy = 0;
+        std::uint64_t done_bytes = 0;  // of that copy
+    };
+
+    [[nodiscard]] std::uint64_t buffer_bytes() const noexcept {
+        return config_.bounce_bytes / buffers / granule * granule;
+    }
+    [[nodiscard]] double rate_of(const Path& path) const noexcept {
+        return path.bytes_per_second > 0 ? path.bytes_per_second : own_rate_;
+    }
+    [[nodiscard]] Status open_path(Path& path);
+    /// Gives back what the path has; leaves it out for that reason.
+    void close_path(Path& path, std::string reason) noexcept;
+    /// Decides how many bytes of a call each path brings: parts_.
+    void divide(std::uint64_t bytes);
+    /// Enqueues the next bytes behind the cursor by a neighbour. On failure some of them may be under way.
+    [[nodiscard]] Status send_by(Path& path, Cursor& cursor, std::uint64_t bytes);
+    /// What is on the path ends before later work of the stream. Blocks only where that cannot be enqueued.
+    [[nodiscard]] Status join(Path& path, typename D::Stream stream);
+    /// The next bytes of a call: appended to pieces_. With a buffer they go there, and from there onward_.
+    void take(Cursor& cursor, std::uint64_t bytes, std::byte* buffer);
+
+    static constexpr std::uint64_t granule = std::uint64_t{64} << 10;
+    static constexpr double path_latency_seconds = 20e-6;  // an event from device to device, and the last piece
+
+    Config config_;
+    Pinned<D> host_;           // knows where storages lie
+    D* device_ = nullptr;      // while open
+    std::vector<Path> paths_;  // by neighbour
+    double own_rate_ = 55e9;   // bytes per second
+    std::uint64_t own_bytes_ = 0;
+    std::optional<typename D::Event> is_due_;  // what lies before a call's copies
+    bool was_captured_ = false;
+    std::span<const Copy> copies_;      // of the call being made
+    std::vector<std::uint64_t> parts_;  // by path
+    std::vector<Copy> pieces_, onward_;
+    std::vector<Copy> again_;  // of a neighbour that failed
+};
+
+template <PeerDevice D>
+Status Links<D>::open(D& device, const Catalog& catalog) {
+    if (auto opened = host_.open(device, catalog); !opened) { return opened; }
+    device_ = &device;
+    pieces_.reserve(256);
+    onward_.reserve(256);
+    auto event = device.create_event(Timing::off);
+    if (!event) { return event.error(); }
+    is_due_ = *event;
+    for (D* const neighbour : config_.neighbours) {
+        paths_.emplace_back();
+        Path& path = paths_.back();
+        path.neighbour = neighbour;
+        auto opened = open_path(path);
+        path.is_open = opened.has_value();
+        if (!opened) { close_path(path, opened.error().message()); }
+    }
+    parts_.resize(paths_.size());
+    return {};
+}
+
+template <PeerDevice D>
+Status Links<D>::open_path(Path& path) {
+    if (path.neighbour == nullptr || path.neighbour == device_) {
+        return Error{ErrorKind::invalid_argument, "a neighbour is another device than the one that is fed"};
+    }
+    if (buffer_bytes() < least_bytes) {
+        return Error{ErrorKind::invalid_argument, "transport.bounce_bytes is too small: give at least 2 MiB"};
+    }
+    D& neighbour = *path.neighbour;
+    if (auto enabled = device_->enable_peer(neighbour); !enabled) { return enabled; }
+    auto memory = neighbour.allocate(buffer_bytes() * buffers);
+    if (!memory) { return memory.error(); }
+    path.memory = static_cast<std::byte*>(*memory);
+    const auto make_stream = [](D& on, std::optional<typename D::Stream>& stream) -> Status {
+        auto made = on.create_stream();
+        if (!made) { return made.error(); }
+        stream = *made;
+        return {};
+    };
+    const auto make_event = [](D& on, std::optional<typename D::Event>& event) -> Status {
+        auto made = on.create_event(Timing::off);
+        if (!made) { return made.error(); }
+        event = *made;
+        return {};
+    };
+    if (auto made = make_stream(neighbour, path.into); !made) { return made; }
+    if (auto made = make_stream(*device_, path.onward); !made) { return made; }
+    if (auto made = make_event(*device_, path.is_done); !made) { return made; }
+    path.ring.resize(buffers);
+    for (Buffer& buffer : path.ring) {
+        if (auto made = make_event(neighbour, buffer.is_full); !made) { return made; }
+        if (auto made = make_event(*device_, buffer.is_free); !made) { return made; }
+    }
+    return {};
+}
+
+template <PeerDevice D>
+void Links<D>::close_path(Path& path, std::string reason) noexcept {
+    path.reason = std::move(reason);
+    path.is_open = false;
+    const auto drop = [](Status status) { static_cast<void>(status.has_value()); };
+    if (path.into) { drop(path.neighbour->synchronize(*path.into)); }
+    if (path.onward) { drop(device_->synchronize(*path.onward)); }
+    for (Buffer& buffer : path.ring) {
+        if (buffer.is_full) { drop(path.neighbour->destroy_event(*buffer.is_full)); }
+        if (buffer.is_free) { drop(device_->destroy_event(*buffer.is_free)); }
+    }
+    path.ring.clear();
+    if (path.is_done) { drop(device_->destroy_event(*std::exchange(path.is_done, std::nullopt))); }
+    if (path.onward) { drop(device_->destroy_stream(*std::exchange(path.onward, std::nullopt))); }
+    if (path.into) { drop(path.neighbour->destroy_stream(*std::exchange(path.into, std::nullopt))); }
+    if (path.memory != nullptr) { drop(path.neighbour->deallocate(std::exchange(path.memory, nullptr))); }
+}
+
+template <PeerDevice D>
+void Links<D>::close() noexcept {
+    for (Path& path : paths_) { close_path(path, {}); }
+    paths_.clear();
+    if (is_due_) { static_cast<void>(device_->destroy_event(*std::exchange(is_due_, std::nullopt)).has_value()); }
+    host_.close();
+}
+
+template <PeerDevice D>
+Status Links<D>::enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
+    return copy(host_.join(fetches), stream);
+}
+
+template <PeerDevice D>
+void Links<D>::divide(std::uint64_t bytes) {
+    // All end together at t: a path brings rate * (t - latency). One for which little is left is left out, and t grows.
+    for (std::size_t i = 0; i < paths_.size(); ++i) { parts_[i] = uses(i) ? 1 : 0; }
+    for (bool is_settled = false; !is_settled;) {
+        is_settled = true;
+        double rates = own_rate_, late = 0;
+        for (std::size_t i = 0; i < paths_.size(); ++i) {
+            if (parts_[i] == 0) { continue; }
+            rates += rate_of(paths_[i]);
+            late += rate_of(paths_[i]) * path_latency_seconds;
+        }
+        const double end = (static_cast<double>(bytes) + late) / rates;
+        for (std::size_t i = 0; i < paths_.size(); ++i) {
+            if (parts_[i] == 0) { continue; }
+            const double part = rate_of(paths_[i]) * (end - path_latency_seconds);
+            const auto whole = part < static_cast<double>(least_bytes) ? 0 : static_cast<std::uint64_t>(part);
+            parts_[i] = whole / granule * granule;
+            is_settled = is_settled && parts_[i] != 0;
+        }
+    }
+}
+
+template <PeerDevice D>
+void Links<D>::take(Cursor& cursor, std::uint64_t bytes, std::byte* buffer) {
+    while (bytes > 0) {
+        const Copy& copy = copies_[cursor.copy];
+        const std::uint64_t now = (std::min)(bytes, copy.bytes - cursor.done_bytes);
+        auto* const to = static_cast<std::byte*>(copy.to) + cursor.done_bytes;
+        const auto* const from = static_cast<const std::byte*>(copy.from) + cursor.done_bytes;
+        if (buffer != nullptr) {
+            pieces_.push_back({buffer, from, now});
+            onward_.push_back({to, buffer, now});
+            buffer += now;
+        } else {
+            pieces_.push_back({to, from, now});
+        }
+        bytes -= now;
+        cursor.done_bytes += now;
+        if (cursor.done_bytes == copy.bytes) { cursor = {cursor.copy + 1, 0}; }
+    }
+}
+
+template <PeerDevice D>
+Status Links<D>::send_by(Path& path, Cursor& cursor, std::uint64_t bytes) {
+    D& neighbour = *path.neighbour;
+    if (auto waited = device_->wait(*path.onward, *is_due_); !waited) { return waited; }
+    if (was_captured_) {
+        // A graph may have used the buffers since: what lies before this call does.
+        if (auto waited = neighbour.wait(*path.into, *is_due_); !waited) { return waited; }
+        for (Buffer& buffer : path.ring) { buffer.is_used = false; }
+    }
+    const std::uint64_t piece = std::clamp(bytes / buffers / granule * granule, least_bytes, buffer_bytes());
+    while (bytes > 0) {
+        const std::uint64_t now = (std::min)(bytes, piece);
+        bytes -= now;
+        Buffer& buffer = path.ring[path.next];
+        pieces_.clear();
+        onward_.clear();
+        take(cursor, now, path.memory + path.next * buffer_bytes());
+        path.next = (path.next + 1) % buffers;
+        if (buffer.is_used) {
+            if (auto waited = neighbour.wait(*path.into, *buffer.is_free); !waited) { return waited; }
+        }
+        if (auto copied = neighbour.copy(pieces_, *path.into); !copied) { return copied; }
+        if (auto recorded = neighbour.record(*buffer.is_full, *path.into); !recorded) { return recorded; }
+        if (auto waited = device_->wait(*path.onward, *buffer.is_full); !waited) { return waited; }
+        if (auto copied = device_->copy(onward_, *path.onward); !copied) { return copied; }
+        if (auto recorded = device_->record(*buffer.is_free, *path.onward); !recorded) { return recorded; }
+        buffer.is_used = true;
+    }
+    return {};
+}
+
+template <PeerDevice D>
+Status Links<D>::join(Path& path, typename D::Stream stream) {
+    Status joined = device_->record(*path.is_done, *path.onward);
+    if (joined) { joined = device_->wait(stream, *path.is_done); }
+    if (joined) { return joined; }
+    auto waited = device_->synchronize(*path.onward);
+    return waited ? std::move(joined) : std::move(waited);
+}
+
+template <PeerDevice D>
+Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
+    copies_ = copies;
+    std::uint64_t own = 0;
+    for (const Copy& each : copies) { own += each.bytes; }
+    divide(own);
+    if (std::none_of(parts_.begin(), parts_.end(), [](std::uint64_t part) { return part > 0; })) {
+        own_bytes_ += own;
+        return device_->copy(copies, stream);
+    }
+    const auto captured = device_->is_capturing(stream);
+    if (!captured) { return captured.error(); }
+    was_captured_ = was_captured_ || *captured;
+    if (auto recorded = device_->record(*is_due_, stream); !recorded) { return recorded; }
+    Cursor cursor;
+    again_.clear();
+    Status sent;
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+        if (parts_[i] == 0) { continue; }
+        const Cursor begin = cursor;
+        own -= parts_[i];
+        if (sent = send_by(paths_[i], cursor, parts_[i]); sent) {
+            paths_[i].brought_bytes += parts_[i];
+            continue;
+        }
+        if (*captured) { break; }  // the capture may be invalid
+        // All of this part comes by the own link, behind what is under way.
+        paths_[i].reason = sent.error().message();
+        cursor = begin;
+        pieces_.clear();
+        take(cursor, parts_[i], nullptr);
+        again_.insert(again_.end(), pieces_.begin(), pieces_.end());
+        sent = {};
+    }
+    if (sent) {
+        pieces_.clear();
+        take(cursor, own, nullptr);
+        own_bytes_ += own;
+        sent = device_->copy(pieces_, stream);
+    }
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+        if (parts_[i] == 0) { continue; }
+        if (auto joined = join(paths_[i], stream); !joined && sent) { sent = std::move(joined); }
+    }
+    if (!sent || again_.empty()) { return sent; }
+    for (const Copy& each : again_) { own_bytes_ += each.bytes; }
+    return device_->copy(again_, stream);
+}
+
+template <PeerDevice D>
+std::vector<LinkUse> Links<D>::links() const {
+    std::vector<LinkUse> uses{{std::string{device_->name()}, own_rate_, own_bytes_, {}}};
+    for (const Path& path : paths_) {
+        uses.push_back({path.neighbour != nullptr ? std::string{path.neighbour->name()} : std::string{}, rate_of(path),
+                        path.brought_bytes, path.reason});
+    }
+    return uses;
+}
+
+}}}  // namespace residency::RESIDENCY_ABI::transport
