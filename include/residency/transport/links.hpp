@@ -120,7 +120,8 @@ private:
     void take(Cursor& cursor, std::uint64_t bytes, std::byte* buffer);
 
     static constexpr std::uint64_t granule = std::uint64_t{64} << 10;
-    static constexpr double path_latency_seconds = 20e-6;  // an event from device to device, and the last piece
+    /// So much later than the own link a path ends that has as much to bring: events from device to device, and the last piece.
+    static constexpr double path_latency_seconds = 20e-6;
 
     Config config_;
     Pinned<D> host_;           // knows where storages lie
@@ -269,6 +270,8 @@ void Links<D>::take(Cursor& cursor, std::uint64_t bytes, std::byte* buffer) {
 
 template <PeerDevice D>
 Status Links<D>::send_by(Path& path, Cursor& cursor, std::uint64_t bytes) {
+    // Large calls fill the link, but all wait for the last one's way out of its buffer.
+    const std::uint64_t piece = std::clamp(bytes / buffers / granule * granule, least_bytes, buffer_bytes());
     D& neighbour = *path.neighbour;
     if (auto waited = device_->wait(*path.onward, *is_due_); !waited) { return waited; }
     if (was_captured_) {
@@ -276,7 +279,6 @@ Status Links<D>::send_by(Path& path, Cursor& cursor, std::uint64_t bytes) {
         if (auto waited = neighbour.wait(*path.into, *is_due_); !waited) { return waited; }
         for (Buffer& buffer : path.ring) { buffer.is_used = false; }
     }
-    const std::uint64_t piece = std::clamp(bytes / buffers / granule * granule, least_bytes, buffer_bytes());
     while (bytes > 0) {
         const std::uint64_t now = (std::min)(bytes, piece);
         bytes -= now;
@@ -312,13 +314,13 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
     copies_ = copies;
     std::uint64_t own = 0;
     for (const Copy& each : copies) { own += each.bytes; }
+    const auto captured = device_->is_capturing(stream);
+    if (!captured) { return captured.error(); }
     divide(own);
     if (std::none_of(parts_.begin(), parts_.end(), [](std::uint64_t part) { return part > 0; })) {
         own_bytes_ += own;
         return device_->copy(copies, stream);
     }
-    const auto captured = device_->is_capturing(stream);
-    if (!captured) { return captured.error(); }
     was_captured_ = was_captured_ || *captured;
     if (auto recorded = device_->record(*is_due_, stream); !recorded) { return recorded; }
     Cursor cursor;

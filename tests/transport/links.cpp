@@ -1,0 +1,269 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// One device fed through its own link and those of its neighbours.
+#include "residency/transport/links.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "residency/packed.hpp"
+#include "residency/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
+#include "tests/packed/support.hpp"
+
+namespace links_test {
+
+using packed_tests::must;
+using residency::Budget;
+using residency::Copy;
+using residency::ErrorKind;
+using residency::Schedule;
+using residency::WeightId;
+using residency::simulation::CallKind;
+using Device = residency::SimulatedDevice;
+using Stream = Device::Stream;
+using Links = residency::transport::Links<Device>;
+using Two = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                 residency::pool::Virtual<Device>, Links>;
+using TwoPacked = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                       residency::pool::Packed<Device>, Links>;
+
+namespace {
+
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+
+Device::Config named(const char* name) {
+    Device::Config config;
+    config.memory_bytes = 256 * mib;
+    config.allocation_granularity = 4096;
+    config.chunk_granularity = 4096;
+    config.name = name;
+    return config;
+}
+
+/// Two GPUs of a host, and weights of a few MiB each.
+struct Host {
+    explicit Host(Device::Config second = named("the second GPU")) : neighbour{std::move(second), device} {}
+
+    Device device{named("the first GPU")};
+    Device neighbour;
+    packed_tests::Model model{device, std::vector<packed_tests::Model::Spec>(12, {2 * mib})};
+    Stream stream = must(device.create_stream("compute"));
+
+    [[nodiscard]] Schedule schedule() const {
+        packed_tests::Steps steps(12);
+        for (std::uint32_t i = 0; i < 12; ++i) { steps[i] = {i}; }
+        return packed_tests::schedule_of(model.raw, steps, std::chrono::microseconds{2});
+    }
+    template <class Weights>
+    [[nodiscard]] typename Weights::Options options(std::uint64_t budget) {
+        typename Weights::Options result;
+        result.budget = Budget::bytes(budget);
+        result.schedule = schedule();
+        result.learn = false;
+        result.policies.pool.chunk_bytes = 65536;
+        if constexpr (requires { result.transport.neighbours; }) { result.transport.neighbours = {&neighbour}; }
+        if constexpr (requires { result.policies.unpacker; }) { result.policies.unpacker = &unpacker; }
+        return result;
+    }
+    template <class Weights>
+    std::uint64_t run(Weights& weights) {
+        std::uint64_t wrong = 0;
+        auto pass = must(weights.try_begin(stream));
+        for (const Schedule::Step& step : weights.schedule()) {
+            const auto lease = must(pass.try_acquire(step));
+            verify(step, lease, wrong);
+        }
+        must(pass.try_end());
+        must(weights.try_drain());
+        return wrong;
+    }
+    template <class Lease>
+    void verify(const Schedule::Step& step, const Lease& lease, std::uint64_t& wrong) {
+        packed_tests::verify(device, model, lease, step.weights, stream, wrong, std::chrono::microseconds{2});
+    }
+    void expect_no_reports() const {
+        for (const auto& report : device.reports()) { FAIL_CHECK(report.text); }
+    }
+
+    residency::SimulatedUnpacker unpacker;
+};
+
+}  // namespace
+
+TEST_CASE("a planned model streams by two links, in little more than half of the time, eager and as a graph") {
+    Host host;
+    const std::uint64_t budget = host.model.raw_bytes() / 4;
+    std::chrono::nanoseconds times[2]{};
+    {
+        auto one = must(residency::Planned<Device>::try_create(host.device, host.model.raw,
+                                                               host.options<residency::Planned<Device>>(budget)));
+        CHECK(host.run(one) == 0);
+        const auto begin = host.device.host_time();
+        CHECK(host.run(one) == 0);
+        times[0] = host.device.host_time() - begin;
+        CHECK(one.statistics().links.empty());
+    }
+    auto two = must(Two::try_create(host.device, host.model.raw, host.options<Two>(budget)));
+    CHECK(two.plan().problem().link.bytes_per_second > 100e9);
+    CHECK(host.run(two) == 0);
+    const auto begin = host.device.host_time();
+    CHECK(host.run(two) == 0);
+    times[1] = host.device.host_time() - begin;
+    CHECK(times[1] < times[0] * 65 / 100);
+    const auto links = two.statistics().links;
+    REQUIRE(links.size() == 2);
+    CHECK(links[1].device == "the second GPU");
+    CHECK(links[1].reason.empty());
+    CHECK(links[1].bytes > links[0].bytes / 2);
+    std::uint64_t wrong = 0;
+    auto graph = must(two.try_capture(host.stream, [&](Two::Pass& pass) {
+        for (const Schedule::Step& step : two.schedule()) {
+            const auto lease = must(pass.try_acquire(step));
+            host.verify(step, lease, wrong);
+        }
+    }));
+    for (int turn = 0; turn < 3; ++turn) {
+        must(graph.try_launch(host.stream));
+        if (turn == 1) { CHECK(host.run(two) == 0); }
+    }
+    must(two.try_drain());
+    CHECK(wrong == 0);
+    host.expect_no_reports();
+}
+
+TEST_CASE("packed weights travel packed by both links") {
+    Host host;
+    auto weights = must(TwoPacked::try_create(host.device, host.model.packed.catalog,
+                                              host.options<TwoPacked>(host.model.raw_bytes() / 2)));
+    for (int turn = 0; turn < 3; ++turn) { CHECK(host.run(weights) == 0); }
+    CHECK(weights.statistics().links.at(1).bytes > 0);
+    CHECK(weights.statistics().last_pass.fetched_bytes < host.model.packed.packed_bytes);
+    host.expect_no_reports();
+}
+
+TEST_CASE("a neighbour that cannot help is left out, and the statistics say why") {
+    const auto reason_of = [](Host& host, Two::Options options) {
+        auto weights = must(Two::try_create(host.device, host.model.raw, std::move(options)));
+        for (int turn = 0; turn < 2; ++turn) { CHECK(host.run(weights) == 0); }
+        host.expect_no_reports();
+        const auto links = weights.statistics().links;
+        REQUIRE(links.size() == 2);
+        CHECK(links[0].reason.empty());
+        CHECK(links[1].bytes == 0);
+        return links[1].reason;
+    };
+    const auto has = [](const std::string& text, const char* part) { return text.find(part) != std::string::npos; };
+    SUBCASE("it has no peer access") {
+        auto config = named("alone");
+        config.peer_access = false;
+        Host host{config};
+        CHECK(has(reason_of(host, host.options<Two>(host.model.raw_bytes() / 4)), "peer"));
+    }
+    SUBCASE("it is the device itself") {
+        Host host;
+        auto options = host.options<Two>(host.model.raw_bytes() / 4);
+        options.transport.neighbours = {&host.device};
+        CHECK(has(reason_of(host, std::move(options)), "another device"));
+    }
+    SUBCASE("it has no memory for the buffers") {
+        auto config = named("small");
+        config.memory_bytes = mib;
+        Host host{config};
+        CHECK_FALSE(reason_of(host, host.options<Two>(host.model.raw_bytes() / 4)).empty());
+    }
+    SUBCASE("the buffers would be too small") {
+        Host host;
+        auto options = host.options<Two>(host.model.raw_bytes() / 4);
+        options.transport.bounce_bytes = mib;
+        CHECK(has(reason_of(host, std::move(options)), "bounce_bytes"));
+    }
+    SUBCASE("its path brings nothing") {
+        Host host;
+        auto config = named("slow");
+        config.link.to_device_bytes_per_second = 1e8;
+        Device slow{config, host.device};
+        auto options = host.options<Two>(host.model.raw_bytes() / 4);
+        options.transport.neighbours = {&slow};
+        CHECK(has(reason_of(host, std::move(options)), "brings nothing"));
+    }
+}
+
+TEST_CASE("whichever call of a neighbour fails, every byte arrives by the own link") {
+    for (const CallKind kind : {CallKind::copy, CallKind::record, CallKind::wait}) {
+        for (const std::uint64_t nth : {1U, 2U, 3U, 7U}) {
+            Host host;
+            CAPTURE(static_cast<int>(kind));
+            CAPTURE(nth);
+            auto weights =
+                must(Two::try_create(host.device, host.model.raw, host.options<Two>(host.model.raw_bytes() / 4)));
+            CHECK(host.run(weights) == 0);
+            host.neighbour.fail(kind, nth);
+            for (int turn = 0; turn < 3; ++turn) { CHECK(host.run(weights) == 0); }
+            host.neighbour.clear_failures();
+            CHECK(host.run(weights) == 0);
+            host.expect_no_reports();
+        }
+    }
+}
+
+TEST_CASE("a neighbour that is lost leaves the own link") {
+    Host host;
+    auto weights = must(Two::try_create(host.device, host.model.raw, host.options<Two>(host.model.raw_bytes() / 4)));
+    CHECK(host.run(weights) == 0);
+    host.neighbour.lose_device();
+    for (int turn = 0; turn < 3; ++turn) { CHECK(host.run(weights) == 0); }
+    CHECK_FALSE(weights.statistics().links.at(1).reason.empty());
+}
+
+TEST_CASE("copies of any sizes, in any order, arrive as they are") {
+    Host host;
+    std::mt19937 random{7};
+    Links::Config config;
+    config.neighbours = {&host.neighbour};
+    config.bounce_bytes = 4 * mib;
+    Links links{config};
+    must(links.open(host.device, host.model.raw));
+    constexpr std::uint64_t bytes = 32 * mib;
+    auto* const from = static_cast<std::byte*>(must(host.device.allocate_host(bytes)));
+    auto* const to = static_cast<std::byte*>(must(host.device.allocate(bytes)));
+    auto* const back = static_cast<std::byte*>(must(host.device.allocate_host(bytes)));
+    for (int turn = 0; turn < 8; ++turn) {
+        for (std::uint64_t i = 0; i < bytes; ++i) { from[i] = static_cast<std::byte>(random()); }
+        must(host.device.host_write(from, bytes));
+        std::vector<Copy> copies;
+        for (std::uint64_t at = 0; at < bytes;) {
+            const std::uint64_t size =
+                std::min<std::uint64_t>(bytes - at, 1 + random() % (turn % 2 == 0 ? 70000 : 9 * mib));
+            copies.push_back({to + at, from + at, size});
+            at += size;
+        }
+        std::shuffle(copies.begin(), copies.end(), random);
+        for (std::size_t first = 0; first < copies.size();) {
+            const std::size_t count = std::min<std::size_t>(copies.size() - first, 1 + random() % 40);
+            must(links.copy(std::span{copies}.subspan(first, count), host.stream));
+            first += count;
+        }
+        must(host.device.copy({{back, to, bytes}}, host.stream));
+        must(host.device.synchronize(host.stream));
+        CHECK(std::memcmp(back, from, bytes) == 0);
+    }
+    links.close();
+    host.expect_no_reports();
+    must(host.device.deallocate_host(back));
+    must(host.device.deallocate_host(from));
+    must(host.device.deallocate(to));
+}
+
+}  // namespace links_test
