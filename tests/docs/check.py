@@ -408,7 +408,10 @@ POLICIES = {
 }
 KIND_OF = {"`Packed`": "planned", "`PackedExperts`": "online"}
 KNOBS = "Knobs of evictors, prefetchers and pools"
-TRANSPORTS = {"`Staged`": ("transport/weight_sources.hpp", "StagedConfig")}
+TRANSPORTS = {
+    "`Staged`": ("transport/weight_sources.hpp", "StagedConfig"),
+    "`Links`": ("transport/links.hpp", "LinksConfig"),
+}
 
 
 def section(text, heading):
