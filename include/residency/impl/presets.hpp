@@ -24,6 +24,7 @@
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot be in parentheses
 #define RESIDENCY_DETAIL_PRESETS(EXTERN, D)                                                                            \
     EXTERN template class residency::core::Session<D>;                                                                 \
+    EXTERN template class residency::core::LeaseKeeper<D>;                                                             \
     EXTERN template class residency::core::CopyScheduler<D>;                                                           \
     EXTERN template class residency::core::MarkLog<D>;                                                                 \
     EXTERN template class residency::core::TransportAdapter<D, residency::transport::Pinned<D>>;                       \
