@@ -99,7 +99,7 @@ public:
           factory{std::move(plan_options), 1, plan::Link{}, plan::default_memory_bytes_per_second, std::nullopt} {
         states.resize(specs.size());
         for (std::size_t i = 0; i < specs.size(); ++i) { states[i].placement = specs[i].placement; }
-        must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64, counters.host_waits,
+        must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64, states, counters,
                             marks));
         context.catalog = model_.catalog;
         context.states = states;

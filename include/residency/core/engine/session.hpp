@@ -758,7 +758,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     if (auto opened = copy_scheduler.open(*shared_.device, shared_.stored, std::move(transport), initial_events,
-                                          shared_.counters.host_waits, log);
+                                          shared_.states, shared_.counters, log);
         !opened) {
         return opened;
     }

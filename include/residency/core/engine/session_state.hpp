@@ -102,18 +102,6 @@ struct SessionState {
         auto drained = copy_scheduler.drain_all();
         return drained ? copy_scheduler.transport_status() : std::move(drained);
     }
-    /// Enqueues copies of whole storages, which then arrive together. Nothing for none.
-    [[nodiscard]] Status send(std::span<const transport::Fetch> fetches) {
-        if (fetches.empty()) { return {}; }
-        auto arrival = copy_scheduler.transfer(fetches);
-        if (!arrival) { return arrival.error(); }
-        for (const transport::Fetch& fetch : fetches) {
-            states[index(fetch.storage)].arrival = *arrival;
-            counters.fetched_bytes += fetch.bytes;
-        }
-        ++counters.calls;
-        return {};
-    }
     /// Appends what of a storage lies on the device. Precondition: drained.
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) {
         const StorageState& state = states[index(id)];
@@ -147,7 +135,7 @@ private:
             }
             if (auto appended = append_present(id, fetches); !appended) { return appended; }
         }
-        if (auto sent = send(fetches); !sent) { return sent; }
+        if (auto sent = copy_scheduler.transfer(fetches); !sent) { return sent.error(); }
         unread.clear();
         return {};
     }
