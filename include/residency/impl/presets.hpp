@@ -32,6 +32,7 @@
     EXTERN template class residency::pool::Slab<D>;                                                                    \
     EXTERN template class residency::pool::StreamOrdered<D>;                                                           \
     EXTERN template class residency::pool::Virtual<D>;                                                                 \
+    EXTERN template class residency::core::PlanPlayer<D>;                                                              \
     EXTERN template class residency::core::PlannedDecider<D>;                                                          \
     EXTERN template class residency::core::OnlineDecider<residency::evict::Scheduled, residency::prefetch::Scheduled,  \
                                                          residency::pool::StreamOrdered<D>>;                           \

@@ -231,7 +231,7 @@ private:
     D* device_ = nullptr;
     std::size_t storages_ = 0;
     std::uint32_t outstanding_ = 0;
-    std::span<StorageState> states_;
+    std::span<StorageState> states_;  // by storage
     Counters* counters_ = nullptr;
     typename D::Stream copy_stream_{};
     bool has_stream_ = false;
@@ -392,7 +392,7 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
     const EventPoint coming = copies_.last() + 1;
     const bool is_told = log_->is_told_copies();
     if (is_told) { log_->copies_begin(copy_stream_, fetches, coming); }
-    const auto sent = transport_->enqueue(fetches, copy_stream_);  // such as transport::Pinned::enqueue
+    const auto sent = transport_->enqueue(fetches, copy_stream_);  // by transport::Pinned::enqueue, for one
     if (is_told) { log_->copies_end(copy_stream_, fetches, coming, sent.has_value()); }
     // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
     auto arrival = copies_.record();

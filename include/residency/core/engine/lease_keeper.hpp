@@ -294,6 +294,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         lease.own.assign(storages.begin(), storages.end());
         lease.storages = lease.own;
     }
+    // By PlanPlayer::ensure, or OnlineDecider::ensure.
     auto there = shared_->decider->ensure(storages, access, lease.token);
     budget_->tell_memory();
     if (!there) {
@@ -402,7 +403,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
-    const std::uint32_t now = shared_->cursor.place().step;
+    const std::uint32_t now = shared_->cursor.position().step;
     if (needs_record && lease.access.step + lease.token.undisturbed_steps < now && now != AccessPoint::nowhere &&
         lease.pass == pass_) {
         note_held(lease, now);

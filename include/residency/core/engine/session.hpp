@@ -294,7 +294,7 @@ private:
     Suspension<D> suspension_;
     BudgetControl<D> budget_;
     ResidentStore<D> residents_;
-    PassEnds pass_ends_;
+    PassEndPredictor pass_ends_;
 
     std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
     pool::Requirements requirements_;            // spans over it

@@ -58,7 +58,7 @@ private:
     /// Enqueues the collected copies. Called before the copy stream is made to wait for a use: the copies collected so far do not depend
     /// on that use.
     void send() noexcept {
-        if (cache_->context().copy_scheduler->transfer(copies_)) {
+        if (copies_.empty() || cache_->context().copy_scheduler->transfer(copies_)) {
             for (const transport::Fetch& copy : copies_) { cache_->state(copy.storage).partially_resident = false; }
             cache_->commit_placements();
         } else {
