@@ -146,7 +146,7 @@ TEST_CASE("chunk misses: what is pinned does not give way, nor do the residents 
         Parts parts{specs, cycle};
         must(parts.adopt(parts.make_plan(3 * chunk)));
         CHECK(parts.pass() == 5);
-        parts.player.begin_pass();
+        parts.player.pass_began(0);
         std::vector<std::uint32_t> held;
         for (std::uint32_t s = 2; s < 5; ++s) {
             if (!bring(parts, {s})) { break; }
@@ -156,7 +156,7 @@ TEST_CASE("chunk misses: what is pinned does not give way, nor do the residents 
         for (std::uint32_t s = 0; cycle == Cycle::cyclic && s < 2; ++s) { CHECK(is_there(parts, s)); }
         CHECK_FALSE(parts.uses.records_residents());
         for (const std::uint32_t s : held) { parts.let_go(s); }
-        parts.player.end_pass();
+        parts.player.pass_ended();
         CHECK(parts.pass() == 5);
     }
 }

@@ -94,8 +94,8 @@ TEST_CASE("C13: in a new pass, a stream waits anew for an arrival: its handle ma
 
 TEST_CASE("C14: a copy whose arrival cannot be recorded has landed when the call returns") {
     Parts<> parts{2, 2};
-    CHECK(must(parts.cache.allocations().allocate(StorageId{0})));
-    const Fetch copy = parts.cache.allocations().copy_of(StorageId{0});
+    CHECK(must(parts.cache.allocate(StorageId{0})));
+    const Fetch copy = parts.cache.copy_of(StorageId{0});
     parts.device.fail(CallKind::record, 1);
     CHECK_FALSE(parts.scheduler.transfer({&copy, 1}));
     CHECK(std::memcmp(copy.to, parts.model.catalog.host_bytes(StorageId{0}), page) == 0);
@@ -105,8 +105,8 @@ TEST_CASE("C14: a copy whose arrival cannot be recorded has landed when the call
 TEST_CASE(
     "C19: a copy that can neither be recorded nor awaited is waited for before anything else, and then all goes on") {
     Parts<> parts{2, 2};
-    CHECK(must(parts.cache.allocations().allocate(StorageId{0})));
-    const Fetch copy = parts.cache.allocations().copy_of(StorageId{0});
+    CHECK(must(parts.cache.allocate(StorageId{0})));
+    const Fetch copy = parts.cache.copy_of(StorageId{0});
     parts.device.fail(CallKind::record, 1);
     parts.device.fail(CallKind::synchronize_stream, 1);
     CHECK_FALSE(parts.scheduler.transfer({&copy, 1}));
@@ -123,8 +123,8 @@ TEST_CASE("C14: what reached the device of a transfer that failed comes before w
     Parts<> parts{4, 4};
     std::vector<Fetch> copies;
     for (const std::uint32_t i : {0U, 2U}) {
-        CHECK(must(parts.cache.allocations().allocate(StorageId{i})));
-        copies.push_back(parts.cache.allocations().copy_of(StorageId{i}));
+        CHECK(must(parts.cache.allocate(StorageId{i})));
+        copies.push_back(parts.cache.copy_of(StorageId{i}));
     }
     const auto before = parts.scheduler.last_arrival();
     parts.device.fail(CallKind::copy, 1);

@@ -13,7 +13,7 @@
 namespace early_end_test {
 
 using namespace streaming;
-using residency::core::PassEnds;
+using residency::core::PassEndPredictor;
 
 TEST_SUITE_BEGIN("core early end");
 
@@ -27,7 +27,7 @@ using Cached =
 }  // namespace
 
 TEST_CASE("the end of a pass is where the last three ended, at the furthest, and at first the end of the schedule") {
-    PassEnds ends;
+    PassEndPredictor ends;
     ends.start(30);
     CHECK(ends.expected() == 30);
     ends.note(10);

@@ -46,7 +46,7 @@ public:
         must(scheduler.open(device, model.catalog,
                             std::make_unique<core::TransportAdapter<Device, residency::transport::Pinned<Device>>>(
                                 residency::transport::Pinned<Device>::Config{}),
-                            64, counters.host_waits, marks));
+                            64, states, counters, marks));
         context.catalog = model.catalog;
         context.states = states;
         context.counters = &counters;
@@ -56,9 +56,9 @@ public:
         must(scheduler.begin_pass());
         reader = must(scheduler.consumer(stream));
         const residency::pool::Requirements requirements{sizes, step, storage_bytes, 1};
-        limits = cache.allocations().limits(device, model.catalog, residency::Schedule{}, requirements, 0);
+        limits = cache.limits(device, model.catalog, residency::Schedule{}, requirements, 0);
         cache.attach(context, requirements, speculates ? &speculation : nullptr);
-        speculation.attach(context, cache.allocations().bytes());
+        speculation.attach(context, cache.bytes());
         change.attach(cache);
         must(cache.open(pages * page, limits.ceiling_bytes));
         must(cache.rank_again(0));
@@ -68,7 +68,7 @@ public:
     ~Parts() {
         must(scheduler.drain_device());
         CHECK(*model.wrong == 0);
-        cache.allocations().close();
+        cache.close();
         scheduler.close();
         must(device.destroy_stream(stream));
     }
@@ -87,10 +87,14 @@ public:
         cache.commit_placements();
         const auto free = [&](StorageId id) { return states[index(id)].leases == 0; };
         if (!must(cache.place(StorageId{i}, now, free, [] {}))) { return false; }
-        const Fetch copy = cache.allocations().copy_of(StorageId{i});
-        must(core::send_copies(context, {&copy, 1}));
+        copy(cache.copy_of(StorageId{i}));
         cache.commit_placements();
         return true;
+    }
+    /// Copies a storage that was placed, or the rest of it.
+    void copy(const Fetch& fetch) {
+        must(scheduler.transfer({&fetch, 1}));
+        states[index(fetch.storage)].partially_resident = false;
     }
     /// A kernel compares a storage that is there, and its use is recorded.
     void read(std::uint32_t i, std::chrono::nanoseconds duration = std::chrono::microseconds{2}) {

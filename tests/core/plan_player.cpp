@@ -94,13 +94,13 @@ TEST_CASE("plan player: a call comes with the end of the step that it waits for,
             }
         };
         const std::uint64_t first = expected();
-        parts.player.begin_pass();
+        parts.player.pass_began(0);
         for (std::uint32_t i = 0; i < made.steps(); ++i) {
             CHECK(parts.step(i));
             ended = made.steps() + i + 1;
             CHECK(parts.log->enqueued.size() - residents == expected() - first);
         }
-        parts.player.end_pass();
+        parts.player.pass_ended();
         CHECK(parts.log->enqueued.size() - residents == calls);
     }
 }
@@ -141,7 +141,7 @@ TEST_CASE("plan player: a resident that comes again brings nothing back that a p
     };
     const auto pass = [&](std::uint32_t leaves_before) {
         std::uint32_t there = 0;
-        parts.player.begin_pass();
+        parts.player.pass_began(0);
         for (std::uint32_t i = 0; i < parts.schedule.size(); ++i) {
             if (i == leaves_before) {
                 CHECK_FALSE(tied_is_there());
@@ -150,7 +150,7 @@ TEST_CASE("plan player: a resident that comes again brings nothing back that a p
             }
             there += parts.step(i, i < 10 ? i : tied) ? 1U : 0U;
         }
-        parts.player.end_pass();
+        parts.player.pass_ended();
         return there;
     };
     CHECK(pass(plan::none) == 11);
@@ -181,7 +181,7 @@ TEST_CASE("plan player: a one-shot plan starts again with each pass, and brings 
     for (int i = 0; i < 3; ++i) {
         CHECK(parts.pass() == 6);
         const std::size_t before = parts.log->enqueued.size();
-        parts.player.forget_lease(LeaseToken{});
+        parts.player.forget(LeaseToken{});
         CHECK(parts.log->enqueued.size() == before);
     }
 }
@@ -190,10 +190,10 @@ TEST_CASE("plan player: steps that are skipped cost nothing but their bytes") {
     Parts parts{chunks(8)};
     must(parts.adopt(parts.make_plan(3 * chunk)));
     CHECK(parts.pass() == 8);
-    parts.player.begin_pass();
+    parts.player.pass_began(0);
     CHECK(parts.step(1));
     CHECK(parts.step(6));
-    parts.player.end_pass();
+    parts.player.pass_ended();
     CHECK(parts.pass() == 8);
     CHECK(parts.player.mode() == PlanMode::following);
     CHECK(parts.counters.host_waits == 0);
@@ -203,7 +203,7 @@ TEST_CASE(
     "plan player: a step that has ended is not in order; its lease is unplanned, and calls are verified around it") {
     Parts parts{chunks(6)};
     must(parts.adopt(parts.make_plan(2 * chunk)));
-    parts.player.begin_pass();
+    parts.player.pass_began(0);
     CHECK(parts.step(0));
     CHECK(parts.step(1));
     CHECK(parts.step(2));
@@ -218,10 +218,10 @@ TEST_CASE(
     CHECK(parts.player.mode() == PlanMode::verifying);
     parts.read(held, std::chrono::milliseconds{1});
     for (std::uint32_t i = 3; i < 6; ++i) { static_cast<void>(parts.step(i)); }
-    parts.player.end_pass();
+    parts.player.pass_ended();
     CHECK(parts.store.table().is_there(parts.chunk_of(held)));
     parts.let_go(held);
-    parts.player.end_lease(token);
+    parts.player.released(token, true);
     CHECK(parts.pass() == 6);
     CHECK(parts.player.mode() == PlanMode::following);
 }
@@ -238,7 +238,7 @@ TEST_CASE("plan player: a leased chunk that memory has anyway is left alone, in 
             static_cast<void>(parts.pass());
             CHECK(parts.store.table().is_there(parts.chunk_of(leased)));
             parts.let_go(leased);
-            parts.player.end_lease(token);
+            parts.player.released(token, true);
             CHECK(parts.pass() == 6);
         }
     }
@@ -250,7 +250,7 @@ TEST_CASE("plan player: at rest nothing is enqueued, and what ends the rest is t
     CHECK(parts.player.mode() == PlanMode::following);
     CHECK(parts.pass() == 4);
     CHECK(parts.player.mode() == PlanMode::at_rest);
-    CHECK(parts.player.calls_per_pass() == 0);
+    CHECK_FALSE(parts.player.is_streaming());
     const std::size_t before = parts.log->enqueued.size();
     CHECK(parts.pass() == 4);
     CHECK(parts.log->enqueued.size() == before);
@@ -267,19 +267,19 @@ TEST_CASE("plan player: at rest nothing is enqueued, and what ends the rest is t
 TEST_CASE("plan player: leases of a plan that is no longer in force are unplanned under the next") {
     Parts parts{chunks(6)};
     must(parts.adopt(parts.make_plan(4 * chunk)));
-    parts.player.begin_pass();
+    parts.player.pass_began(0);
     const StorageId id{0};
     const AccessPoint access{0, 0, true, true, 1, true};
     CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
     const LeaseToken token = parts.open_lease({&id, 1}, access, true, false);
     parts.hold(0);
-    parts.player.end_pass();
+    parts.player.pass_ended();
     must(parts.scheduler.drain());
     must(parts.adopt(parts.make_plan(4 * chunk)));
     CHECK(parts.player.mode() == PlanMode::verifying);
     CHECK(parts.store.table().is_there(parts.chunk_of(0)));
     parts.let_go(0);
-    parts.player.end_lease(token);
+    parts.player.released(token, true);
     CHECK(parts.pass() == 6);
     CHECK(parts.pass() == 6);
     CHECK(parts.player.mode() == PlanMode::following);
@@ -292,7 +292,7 @@ TEST_CASE("plan player: a lease of residents keeps no call from coming, and is u
     must(parts.adopt(parts.make_plan(3 * chunk)));
     CHECK(parts.pass() == 6);
     CHECK(parts.pass() == 6);
-    parts.player.begin_pass();
+    parts.player.pass_began(0);
     const StorageId id{0};
     const AccessPoint access{0, 0, true, true, 1, true};
     CHECK(must(parts.player.reach({&id, 1}, access)).is_there);
@@ -300,7 +300,7 @@ TEST_CASE("plan player: a lease of residents keeps no call from coming, and is u
     const LeaseToken token = parts.open_lease({&id, 1}, access, true, true);
     parts.hold(0);
     for (std::uint32_t i = 1; i < 6; ++i) { CHECK(parts.step(i)); }
-    parts.player.end_pass();
+    parts.player.pass_ended();
     CHECK(parts.pass() == 6);
     CHECK(parts.player.mode() == PlanMode::following);
     must(parts.scheduler.drain());
@@ -308,7 +308,7 @@ TEST_CASE("plan player: a lease of residents keeps no call from coming, and is u
     CHECK(parts.player.mode() == PlanMode::verifying);
     parts.read(0);
     parts.let_go(0);
-    parts.player.end_lease(token);
+    parts.player.released(token, true);
     CHECK(parts.pass() == 6);
     CHECK(parts.pass() == 6);
     CHECK(parts.player.mode() == PlanMode::following);
@@ -343,10 +343,10 @@ TEST_CASE("plan player: a captured pass leaves memory as the next one expects it
         Parts parts{chunks(6), Cycle::cyclic, options};
         must(parts.adopt(parts.make_plan(budget * chunk)));
         CHECK(parts.pass() == 6);
-        must(parts.player.reach_cut());
+        must(parts.player.before_graph());
         must(parts.scheduler.drain());
         const auto outside = parts.store.table().occupants();
-        parts.player.begin_capture();
+        parts.player.capture_begins();
         CHECK(parts.player.mode() == PlanMode::capturing);
         for (auto& state : parts.states) { state.arrival = 0; }  // points of the copy stream are others in a capture
         must(parts.scheduler.begin_capture(parts.stream));
@@ -359,7 +359,7 @@ TEST_CASE("plan player: a captured pass leaves memory as the next one expects it
             CHECK(parts.store.table().occupants() == outside);
             for (auto& state : parts.states) { state.arrival = 0; }
             parts.reader = must(parts.scheduler.consumer(parts.stream));
-            must(parts.player.reach_cut());
+            must(parts.player.before_graph());
             for (int i = 0; i < 3; ++i) {
                 must(parts.scheduler.order_after_everything(parts.reader));
                 must(parts.device.launch(graph, parts.stream));
@@ -370,7 +370,7 @@ TEST_CASE("plan player: a captured pass leaves memory as the next one expects it
             CHECK(parts.pass() == 6);
         }
         SUBCASE("a step that has ended, and one that the plan cannot have there") {
-            parts.player.begin_pass();
+            parts.player.pass_began(0);
             CHECK(parts.step(0));
             CHECK(parts.step(1));
             const StorageId id{0};
@@ -398,7 +398,7 @@ TEST_CASE("plan player: a captured pass leaves memory as the next one expects it
                 CHECK(refused.error().kind() == ErrorKind::unsupported);
                 CHECK(refused.error().message().find("policies.leases_at_once") != std::string::npos);
             }
-            for (const LeaseToken& token : open) { parts.player.forget_lease(token); }
+            for (const LeaseToken& token : open) { parts.player.forget(token); }
             const auto graph = must(parts.scheduler.end_capture());
             must(parts.device.destroy_graph(graph));
             const auto ended = parts.player.end_capture(true);
@@ -417,13 +417,13 @@ TEST_CASE("plan player: a copy that fails is tried again by the next access") {
         must(parts.adopt(parts.make_plan(3 * chunk)));
         parts.device.fail(CallKind::copy, nth);
         std::uint32_t failed = 0;
-        parts.player.begin_pass();
+        parts.player.pass_began(0);
         for (std::uint32_t i = 0; i < 6; ++i) {
             const StorageId id{i};
             if (!parts.player.reach({&id, 1}, {0, i, true, true})) { ++failed; }
             CHECK(parts.step(i));
         }
-        parts.player.end_pass();
+        parts.player.pass_ended();
         CHECK(failed <= 1);
         parts.device.clear_failures();
         CHECK(parts.pass() == 6);

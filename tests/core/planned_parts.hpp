@@ -88,6 +88,40 @@ private:
     residency::transport::Pinned<Device> pinned_;
 };
 
+/// A player whose plans the test makes.
+class Player final : public PlanPlayer<Device> {
+public:
+    using PlanPlayer::context_;
+    using PlanPlayer::misses_;
+    using PlanPlayer::store_;
+    using PlanPlayer::uses_;
+    explicit Player(Pool::Config config) : PlanPlayer{config} {}
+
+    residency::Status prepare(const Device&, const residency::Catalog&, const residency::Schedule&,
+                              const residency::pool::Requirements&) override {
+        return {};
+    }
+    [[nodiscard]] residency::core::BudgetLimits limits() const noexcept override { return {}; }
+    [[nodiscard]] bool holds_residents() const noexcept override { return true; }
+    residency::Status open(const residency::core::DeciderContext<Device>&, const residency::pool::Requirements&,
+                           std::uint64_t) override {
+        return {};
+    }
+    residency::Status set_order(const residency::UseOrder*, std::span<const std::uint32_t>, residency::StepIndex,
+                                std::uint64_t) override {
+        return {};
+    }
+    residency::Status set_cap(std::uint64_t, residency::StepIndex) override { return {}; }
+    residency::Status suspend() override { return {}; }
+    residency::Status resume(std::uint64_t, residency::StepIndex) override { return {}; }
+    void close() noexcept override { store_.close(); }
+    void abandon() noexcept override { store_.abandon(); }
+    residency::Status append_present(StorageId, std::vector<Fetch>&) override { return {}; }
+    [[nodiscard]] residency::core::MemoryUse memory_use() const override { return {}; }
+    residency::Status begin_capture() override { return {}; }
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override { return store_.mapping_generation(); }
+};
+
 /// The parts of a planned decider without the decider, and a stream that reads. Step i of the schedule reads weight i unless another
 /// schedule is given. Leases are counted by hand.
 class Parts {
@@ -99,7 +133,7 @@ public:
           factory{std::move(plan_options), 1, plan::Link{}, plan::default_memory_bytes_per_second, std::nullopt} {
         states.resize(specs.size());
         for (std::size_t i = 0; i < specs.size(); ++i) { states[i].placement = specs[i].placement; }
-        must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64, counters.host_waits,
+        must(scheduler.open(device, model_.catalog, std::make_unique<WatchedTransport>(log), 64, states, counters,
                             marks));
         context.catalog = model_.catalog;
         context.states = states;
@@ -129,9 +163,7 @@ public:
     residency::Status adopt(plan::Plan plan) {
         player.forget_ahead();
         if (auto adopted = store.adopt(std::move(plan)); !adopted) { return adopted; }
-        uses.set_records_residents(store.has_misplaced());
-        player.start(factory.problem());
-        demand.start(store.plan().budget_bytes());
+        player.start(factory.problem(), store.plan().budget_bytes());
         return {};
     }
 
@@ -189,15 +221,15 @@ public:
         }
         const LeaseToken token = open_lease({&id, 1}, access, reached.in_order, covers_residents(id));
         use(storage);
-        player.end_lease(token);
+        player.released(token, true);
         return reached.is_there && !states[storage].demand_missed;
     }
     /// A pass of the plan. The number of steps that the plan had there.
     std::uint32_t pass() {
         std::uint32_t there = 0;
-        player.begin_pass();
+        player.pass_began(0);
         for (std::uint32_t i = 0; i < schedule.size(); ++i) { there += step(i) ? 1U : 0U; }
-        player.end_pass();
+        player.pass_ended();
         return there;
     }
     [[nodiscard]] std::uint64_t used_bytes() {
@@ -218,11 +250,11 @@ public:
     residency::Counters counters;
     residency::core::MarkLog<Device> marks;
     residency::core::CopyScheduler<Device> scheduler;
-    residency::core::DeciderContext<Device> context;
-    residency::core::UnrecordedUses<Device> uses{context};
-    ChunkStore<Device> store{Pool::Config{chunk}, context, uses};
-    PlanPlayer<Device> player{context, store, uses};
-    residency::core::ChunkMissHandler<Device> demand{context, store, uses, player};
+    Player player{Pool::Config{chunk}};
+    residency::core::DeciderContext<Device>& context = player.context_;
+    residency::core::UnrecordedUses<Device>& uses = player.uses_;
+    ChunkStore<Device>& store = player.store_;
+    residency::core::ChunkMissHandler<Device>& demand = player.misses_;
     Stream stream{};
     residency::core::ConsumerId reader = 0;
 };

@@ -132,7 +132,7 @@ TEST_CASE(
         parts.device.clear_failures();
         CHECK(parts.cache.cap_bytes() == (changed ? 2 * page : 4 * page));
         CHECK(parts.used_bytes() <= parts.cache.cap_bytes());
-        if (!parts.cache.allocations().is_open()) { must(parts.change.set_cap(4 * page, parts.limits, 0)); }
+        if (!parts.cache.is_open()) { must(parts.change.set_cap(4 * page, parts.limits, 0)); }
         CHECK(parts.bring(5));
         parts.read(5);
     }

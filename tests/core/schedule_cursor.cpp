@@ -146,7 +146,7 @@ TEST_CASE("another schedule begins at a moment of its own; without any, moments 
     Scene scene;
     scene.go(3);
     scene.schedule_cursor.change(scene.schedule(2, Cycle::cyclic));
-    CHECK(scene.schedule_cursor.place().base == 6);  // the next multiple of three
+    CHECK(scene.schedule_cursor.position().base == 6);  // the next multiple of three
     CHECK(scene.schedule_cursor.order() != nullptr);
     CHECK(scene.schedule_cursor.groups()[4] == 2);
     CHECK(scene.schedule_cursor.groups()[3] == 0);

@@ -82,10 +82,10 @@ TEST_CASE("speculation: a demanded copy is stopped, and the rest is what its fir
     Speculating parts{4};
     parts.predicted = {1};
     parts.send();
-    const Fetch rest = parts.cache.allocations().copy_of(StorageId{1}, parts.speculation.sent_bytes(StorageId{1}));
+    const Fetch rest = parts.cache.copy_of(StorageId{1}, parts.speculation.sent_bytes(StorageId{1}));
     CHECK(rest.offset_bytes == 2 * MiB);
     CHECK(rest.bytes == 2 * MiB);
-    must(core::send_copies(parts.context, {&rest, 1}));
+    parts.copy(rest);
     parts.speculation.stop(StorageId{0});
     CHECK(parts.speculation.has_copy());
     parts.speculation.stop(StorageId{1});

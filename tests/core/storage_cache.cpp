@@ -80,10 +80,7 @@ TEST_CASE("storage cache: what is brought ahead takes the place only of what is 
     const auto ahead = [&](std::uint32_t i, residency::StepIndex needed_by) {
         parts.cache.commit_placements();
         const bool placed = parts.cache.place_ahead(StorageId{i}, needed_by, 0, [] {});
-        if (placed) {
-            const Fetch copy = parts.cache.allocations().copy_of(StorageId{i});
-            must(core::send_copies(parts.context, {&copy, 1}));
-        }
+        if (placed) { parts.copy(parts.cache.copy_of(StorageId{i})); }
         return placed;
     };
     CHECK_FALSE(ahead(0, 4));  // 1 and 3 are needed sooner

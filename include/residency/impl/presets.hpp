@@ -24,6 +24,7 @@
 // NOLINTBEGIN(bugprone-macro-parentheses): types cannot be in parentheses
 #define RESIDENCY_DETAIL_PRESETS(EXTERN, D)                                                                            \
     EXTERN template class residency::core::Session<D>;                                                                 \
+    EXTERN template class residency::core::LeaseKeeper<D>;                                                             \
     EXTERN template class residency::core::CopyScheduler<D>;                                                           \
     EXTERN template class residency::core::MarkLog<D>;                                                                 \
     EXTERN template class residency::core::TransportAdapter<D, residency::transport::Pinned<D>>;                       \
@@ -31,6 +32,7 @@
     EXTERN template class residency::pool::Slab<D>;                                                                    \
     EXTERN template class residency::pool::StreamOrdered<D>;                                                           \
     EXTERN template class residency::pool::Virtual<D>;                                                                 \
+    EXTERN template class residency::core::PlanPlayer<D>;                                                              \
     EXTERN template class residency::core::PlannedDecider<D>;                                                          \
     EXTERN template class residency::core::OnlineDecider<residency::evict::Scheduled, residency::prefetch::Scheduled,  \
                                                          residency::pool::StreamOrdered<D>>;                           \

@@ -86,6 +86,10 @@ public:
         const std::uint64_t held = held_bytes();
         return held > budget_.bytes ? held - budget_.bytes : 0;
     }
+    /// Tells the observer, if there is one, what is held now.
+    void tell_memory() const {
+        if (shared_->log.is_observed()) { shared_->log.holds(held_bytes(), budget_.bytes); }
+    }
     /// The last change of the budget, and what became of it so far.
     [[nodiscard]] const BudgetChange& last_change() const noexcept { return change_; }
 

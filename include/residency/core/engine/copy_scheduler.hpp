@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "residency/core/engine/event_sequence.hpp"
+#include "residency/core/engine/storage_state.hpp"
 #include "residency/core/engine/transport_interface.hpp"
 #include "residency/core/measure/mark_log.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/transport/transport_policy.hpp"
@@ -39,10 +41,11 @@ public:
     CopyScheduler& operator=(const CopyScheduler&) = delete;
     ~CopyScheduler() { close(); }
 
-    /// `host_waits` counts the times that the host waits for the device here. It and the log, which is told of copies, outlive this object.
-    /// On failure nothing is left behind.
+    /// Copies, and the times that the host waits for the device here, are counted in `counters`; arrivals stand in `states`, by storage.
+    /// They and the log, which is told of copies, outlive this object. On failure nothing is left behind.
     [[nodiscard]] Status open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
-                              std::uint32_t outstanding, std::uint64_t& host_waits, MarkLog<D>& log);
+                              std::uint32_t outstanding, std::span<StorageState> states, Counters& counters,
+                              MarkLog<D>& log);
     /// Precondition: drained, or abandoned.
     void close() noexcept;
     /// The device is broken: forgets what it holds without a device call.
@@ -92,7 +95,8 @@ public:
     /// The copy stream waits for every recorded use.
     [[nodiscard]] Status copy_stream_wait_for_all_uses();
 
-    /// Enqueues copies that start together, and records their arrival.
+    /// Enqueues copies that start together, and records their arrival, also in the states of their storages. On failure these have not
+    /// changed. None: nothing is enqueued.
     [[nodiscard]] Result<EventPoint> transfer(std::span<const transport::Fetch> fetches);
     /// Enqueues a copy within the device, on the copy stream.
     [[nodiscard]] Status copy_within_device(std::byte* to, const std::byte* from, std::uint64_t bytes) {
@@ -231,7 +235,8 @@ private:
     D* device_ = nullptr;
     std::size_t storages_ = 0;
     std::uint32_t outstanding_ = 0;
-    std::uint64_t* host_waits_ = nullptr;
+    std::span<StorageState> states_;  // by storage
+    Counters* counters_ = nullptr;
     typename D::Stream copy_stream_{};
     bool has_stream_ = false;
     bool has_unrecorded_copy_ = false;  // neither its arrival could be recorded nor its stream be drained
@@ -253,9 +258,11 @@ private:
 
 template <Device D>
 Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr<TransportInterface<D>> transport,
-                              std::uint32_t outstanding, std::uint64_t& host_waits, MarkLog<D>& log) {
+                              std::uint32_t outstanding, std::span<StorageState> states, Counters& counters,
+                              MarkLog<D>& log) {
     device_ = &device;
-    host_waits_ = &host_waits;
+    states_ = states;
+    counters_ = &counters;
     log_ = &log;
     storages_ = catalog.storages().size();
     outstanding_ = outstanding;
@@ -263,7 +270,7 @@ Status CopyScheduler<D>::open(D& device, const Catalog& catalog, std::unique_ptr
     if (!stream) { return stream.error(); }
     copy_stream_ = *stream;
     has_stream_ = true;
-    if (auto opened = copies_.open(device, copy_stream_, outstanding, host_waits); !opened) { return opened; }
+    if (auto opened = copies_.open(device, copy_stream_, outstanding, counters.host_waits); !opened) { return opened; }
     transport_ = std::move(transport);
     if (auto opened = transport_->open(device, catalog); !opened) {
         transport_.reset();
@@ -385,10 +392,11 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
+    if (fetches.empty()) { return copies_.last(); }
     const EventPoint coming = copies_.last() + 1;
     const bool is_told = log_->is_told_copies();
     if (is_told) { log_->copies_begin(copy_stream_, fetches, coming); }
-    const auto sent = transport_->enqueue(fetches, copy_stream_);
+    const auto sent = transport_->enqueue(fetches, copy_stream_);  // by transport::Pinned::enqueue, for one
     if (is_told) { log_->copies_end(copy_stream_, fetches, coming, sent.has_value()); }
     // A point also after a failure: some of the copies may have been enqueued (D10), and a graph's have to follow them.
     auto arrival = copies_.record();
@@ -396,12 +404,18 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
         // Without a record nobody can wait for these bytes: they have to land before their memory is given to others. In a capture
         // nothing has run.
         if (!in_capture_) {
-            ++*host_waits_;
+            ++counters_->host_waits;
             if (!device_->synchronize(copy_stream_)) { has_unrecorded_copy_ = true; }
         }
     }
     if (!sent) { arrival = sent.error(); }
     if (is_told) { log_->copies_ended(fetches, arrival); }
+    if (!arrival) { return arrival; }
+    for (const transport::Fetch& fetch : fetches) {
+        states_[index(fetch.storage)].arrival = *arrival;
+        counters_->fetched_bytes += fetch.bytes;
+    }
+    ++counters_->calls;
     return arrival;
 }
 
@@ -431,7 +445,9 @@ Status CopyScheduler<D>::begin_capture(typename D::Stream stream)
     requires CapturingDevice<D>
 {
     EventSequence<D> copies;
-    if (auto opened = copies.open(*device_, copy_stream_, outstanding_, *host_waits_); !opened) { return opened; }
+    if (auto opened = copies.open(*device_, copy_stream_, outstanding_, counters_->host_waits); !opened) {
+        return opened;
+    }
     copies.record_in_capture();
     for (auto* event : {&fork_, &join_}) {
         auto created = device_->create_event(Timing::off);
@@ -476,7 +492,7 @@ Status CopyScheduler<D>::drain() {
             if (use == lost) { return drain_device(); }
         }
     }
-    ++*host_waits_;
+    ++counters_->host_waits;
     for (auto& consumer : consumers_) {
         if (auto done = consumer->events.drain(); !done) { return done; }
     }
@@ -488,7 +504,7 @@ Status CopyScheduler<D>::drain() {
 
 template <Device D>
 Status CopyScheduler<D>::drain_device() {
-    ++*host_waits_;
+    ++counters_->host_waits;
     if (auto done = device_->synchronize(); !done) { return done; }
     for (auto& consumer : consumers_) {
         consumer->events.assume_complete();
@@ -531,7 +547,7 @@ Result<ConsumerId> CopyScheduler<D>::add_consumer(typename D::Stream stream) {
         return id;
     }
     auto consumer = std::make_unique<ConsumerStream>();
-    if (auto opened = consumer->events.open(*device_, stream, outstanding_, *host_waits_); !opened) {
+    if (auto opened = consumer->events.open(*device_, stream, outstanding_, counters_->host_waits); !opened) {
         return opened.error();
     }
     if (in_capture_) { consumer->events.record_in_capture(); }

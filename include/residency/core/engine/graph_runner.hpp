@@ -72,7 +72,7 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
     arrivals.reserve(shared_->states.size());
     for (StorageState& state : shared_->states) { arrivals.push_back(std::exchange(state.arrival, 0)); }
     const Counters before = shared_->counters;
-    const ScheduleCursor::Place place = shared_->cursor.place();
+    const ScheduleCursor::Position position = shared_->cursor.position();
     shared_->log.capture_begins();
     Status status = shared_->copy_scheduler.begin_capture(stream);
     std::optional<Result<GraphOf<D>>> graph;
@@ -91,7 +91,7 @@ Result<CapturedGraph<D>> GraphRunner<D>::capture(Stream stream, Begin&& begin, B
     for (std::size_t i = 0; i < arrivals.size(); ++i) { shared_->states[i].arrival = arrivals[i]; }
     const Counters counted = shared_->counters - before;
     shared_->counters = before;
-    shared_->cursor.go_to(place);
+    shared_->cursor.go_to(position);
     const auto marks = shared_->log.capture_ends(status.has_value());
     if (!status) {
         if (graph && *graph) { static_cast<void>(shared_->device->destroy_graph(**graph).has_value()); }

@@ -42,13 +42,13 @@ public:
 
     /// Records the use on every stream of the lease, and releases the weights. A failure is kept: Residency::failure().
     void end() noexcept {
-        if (session_ != nullptr) { std::exchange(session_, nullptr)->end_lease(id_); }
+        if (session_ != nullptr) { std::exchange(session_, nullptr)->leases().end(id_); }
     }
     /// Whether it holds weights.
     [[nodiscard]] explicit operator bool() const noexcept { return session_ != nullptr; }
     /// Whether the lease gives an address of a weight: it is open, and the weight lies in a storage that it was acquired for.
     [[nodiscard]] bool covers(WeightId weight) const noexcept {
-        return session_ != nullptr && session_->covers(id_, weight);
+        return session_ != nullptr && session_->leases().covers(id_, weight);
     }
 
     /// The names, dtypes and shapes of the weights. Precondition: the lease is open.
@@ -64,7 +64,7 @@ public:
     /// The stream that it was acquired for. Precondition: the lease is open.
     [[nodiscard]] Stream stream() const noexcept {
         check_open();
-        return session_->lease_stream(id_);
+        return session_->leases().stream(id_);
     }
 
     /// The device address of a weight's first byte; null if the weight has no bytes. Precondition: the lease covers the weight. An
@@ -123,21 +123,21 @@ public:
     /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
     [[nodiscard]] Status try_use_on(Stream stream) {
         check_open();
-        return session_->use_on(id_, stream);
+        return session_->report_if_failed(session_->leases().use_on(id_, stream));
     }
     /// The streams of the lease wait for an event of yours: kernels that are enqueued from here on start after it, and so counts the end
     /// of the lease. Call it before the kernels that need what the event stands for; or before the end, with the event that another
     /// reader has recorded behind its last read.
     [[nodiscard]] Status try_wait_for(Event event) {
         check_open();
-        return session_->wait_for(id_, event);
+        return session_->report_if_failed(session_->leases().wait_for(id_, event));
     }
     /// Records an event of yours: it stands for the arrival of the weights, and for all work that is enqueued on the streams of the lease
     /// so far. Call it at the beginning for readers that cannot name their stream: they wait for it, and answer with try_wait_for(). Call
     /// it before the end for whoever waits for the kernels. If the lease has several streams, the first waits for the others.
     [[nodiscard]] Status try_record(Event event) {
         check_open();
-        return session_->record(id_, event);
+        return session_->report_if_failed(session_->leases().record(id_, event));
     }
 #if RESIDENCY_EXCEPTIONS
     /// As try_use_on(), but throws Exception.
@@ -197,7 +197,7 @@ public:
 
     /// Gives up what was asked for.
     void drop() noexcept {
-        if (session_ != nullptr) { std::exchange(session_, nullptr)->end_lease(id_); }
+        if (session_ != nullptr) { std::exchange(session_, nullptr)->leases().end(id_); }
     }
     /// Whether it stands for weights.
     [[nodiscard]] explicit operator bool() const noexcept { return session_ != nullptr; }

@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "residency/core/engine/budget_control.hpp"
 #include "residency/core/engine/lease_table.hpp"
 #include "residency/core/engine/schedule_cursor.hpp"
 #include "residency/core/engine/session_state.hpp"
@@ -15,24 +18,36 @@
 #include "residency/error.hpp"
 #include "residency/model/access_point.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/schedule.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
 /// The open leases and tickets of a session: every storage that one of them covers has a lease count above 0, and every stream that one
-/// of them reads on waits for the arrival of its bytes.
+/// of them reads on waits for the arrival of its bytes. Passes acquire here: what is asked for becomes storages at a step of the schedule,
+/// and the decider brings them.
 template <Device D>
 class LeaseKeeper {
 public:
     using Stream = typename D::Stream;
 
-    explicit LeaseKeeper(SessionState<D>& shared) : shared_{&shared} {}
+    /// `records`: keeps what each pass acquires. Keeps the references.
+    LeaseKeeper(SessionState<D>& shared, const BudgetControl<D>& budget, bool records)
+        : shared_{&shared}, budget_{&budget}, records_{records} {}
+    /// Allocates, for the catalog of the session.
+    void open() {
+        seen_.resize(shared_->catalog.storages().size());
+        wanted_.reserve(seen_.size());
+    }
 
-    /// The access point of the next lease, to be written before hold().
-    [[nodiscard]] AccessPoint& next_access() { return leases_.next().access; }
-    /// Opens a lease on distinct storages at next_access(), on a stream, or a ticket without one. `storages` must outlive the lease unless
-    /// they are copied. On failure no lease is open, and the cursor is where it was.
-    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
-                                       const ScheduleCursor::Found& found, std::optional<Stream> stream);
+    /// Everything that a step of the schedule reads, together, on a stream; without a stream, a ticket. On failure no lease is open, and the
+    /// pass is where it was. So of the others.
+    [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream);
+    /// Everything that the steps of a range read.
+    [[nodiscard]] Result<LeaseId> acquire_range(const StepRange& range, std::optional<Stream> stream);
+    /// Every storage that these weights lie on.
+    [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
+    /// The storages that weights lie on, each once. Of several weights, valid until the next call. Error: the catalog has no such weight.
+    [[nodiscard]] Result<std::span<const StorageId>> storages_of(std::span<const WeightId> weights);
     /// Another stream reads too: it waits for the bytes, and the end of the lease is recorded there as well.
     [[nodiscard]] Status use_on(LeaseId id, Stream stream);
     /// The first stream of a lease; the default stream where the lease was ended with its capture.
@@ -61,22 +76,48 @@ public:
     [[nodiscard]] const HeldLease& held_lease() const noexcept {
         return pass_ == shared_->counters.passes ? held_before_ : held_;
     }
-    [[nodiscard]] bool covers(LeaseId id, StorageId storage) const noexcept {
-        const LeaseRecord* lease = leases_.find(id);
-        if (lease == nullptr) { return false; }
+    [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
+        const LeaseRecord* const lease = leases_.find(id);
+        if (lease == nullptr || !shared_->catalog.contains(weight)) { return false; }
         for (const StorageId covered : lease->storages) {
-            if (covered == storage) { return true; }
+            if (covered == shared_->weight_storage[index(weight)]) { return true; }
         }
         return false;
     }
+    /// A pass begins, or has ended: what it acquires is kept, if that is wanted.
+    /// @{
+    void begin_record() noexcept { recording_.clear(); }
+    void end_record() noexcept { recorded_.swap(recording_); }
+    /// @}
+    /// What the last pass that ended acquired, in order; empty if that is not kept.
+    [[nodiscard]] std::span<const StepRecord> recorded() const noexcept { return recorded_; }
 
 private:
+    /// Opens a lease on distinct storages, on a stream, or a ticket without one. The access point stands in the record of the next lease:
+    /// a copy on the way there would wait for the stores before it. `storages` must outlive the lease unless they are copied.
+    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
+                                       const ScheduleCursor::Found& found, std::optional<Stream> stream);
+    /// Whether a step lies behind the expected end of the pass: then all steps are expected.
+    [[nodiscard]] bool goes_beyond(std::uint32_t step) const noexcept {
+        return step >= shared_->cursor.expected_steps() && step < shared_->schedule().size();
+    }
+    /// Adds a storage to those of this acquisition, once.
+    void want(StorageId storage) {
+        if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
+    }
+    void record_step(std::span<const WeightId> weights) {
+        if (records_ || (shared_->order.is_recording() && shared_->decider->is_streaming())) { keep_step(weights); }
+    }
+    void keep_step(std::span<const WeightId> weights) {
+        recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
+    }
     void count(std::span<const StorageId> storages, std::int32_t by) noexcept {
         for (const StorageId storage : storages) {
             shared_->states[index(storage)].leases += static_cast<std::uint32_t>(by);
         }
     }
     [[nodiscard]] RESIDENCY_DETAIL_COLD static Error no_pass();
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Error no_weight(WeightId weight) const;
     [[nodiscard]] RESIDENCY_DETAIL_COLD static Error ended_with_capture();
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error unread() const;
     /// Lets the consumer's stream wait for the bytes, and adds it to those that end() records. `is_allowed`: the stream is not captured.
@@ -131,12 +172,95 @@ private:
     }
 
     SessionState<D>* shared_;
+    const BudgetControl<D>* budget_;
+    bool records_;
     LeaseTable leases_;
-    std::uint64_t pass_ = 0;        // that acquired last
-    std::uint32_t open_steps_ = 0;  // leases of whole steps on a stream that this pass acquired
-    HeldLease held_;                // of that pass
-    HeldLease held_before_;         // of the one before
+    std::vector<StorageId> wanted_;    // of one acquisition
+    std::vector<std::uint64_t> seen_;  // by storage: the acquisition that wanted it last
+    std::uint64_t acquisition_ = 0;
+    std::vector<StepRecord> recording_, recorded_;  // of the pass that is open, of the last one
+    std::uint64_t pass_ = 0;                        // that acquired last
+    std::uint32_t open_steps_ = 0;                  // leases of whole steps on a stream that this pass acquired
+    HeldLease held_;                                // of that pass
+    HeldLease held_before_;                         // of the one before
 };
+
+template <Device D>
+Result<LeaseId> LeaseKeeper<D>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
+    shared_->check_caller();
+    if (goes_beyond(step)) {
+        if (auto expected = shared_->expect_all_steps(); !expected) { return expected.error(); }
+    }
+    ScheduleCursor::Found found;
+    AccessPoint& access = leases_.next().access;
+    if (auto known = shared_->cursor.find(step, access, found); !known) {
+        return shared_->order.explain(known.error());
+    }
+    access.is_scheduled = access.is_whole = access.names_steps = true;
+    const Schedule::Step& declared = shared_->schedule()[step];
+    auto lease = hold(declared.storages, false, found, stream);
+    if (lease) { record_step(declared.weights); }
+    return lease;
+}
+
+template <Device D>
+Result<LeaseId> LeaseKeeper<D>::acquire_range(const StepRange& range, std::optional<Stream> stream) {
+    shared_->check_caller();
+    if (goes_beyond(range.last - 1)) {
+        if (auto expected = shared_->expect_all_steps(); !expected) { return expected.error(); }
+    }
+    ScheduleCursor::Found found;
+    AccessPoint& access = leases_.next().access;
+    if (auto known = shared_->cursor.find(range, access, found); !known) {
+        return shared_->order.explain(known.error());
+    }
+    access.is_scheduled = access.is_whole = access.names_steps = true;
+    const Schedule& schedule = shared_->schedule();
+    wanted_.clear();
+    ++acquisition_;
+    for (std::uint32_t step = range.first; step < range.last; ++step) {
+        for (const StorageId storage : schedule.storages(step)) { want(storage); }
+    }
+    auto lease = hold(wanted_, true, found, stream);
+    if (!lease) {
+        return lease.error().in("steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) + ")");
+    }
+    for (std::uint32_t step = range.first; step < range.last; ++step) { record_step(schedule[step].weights); }
+    return lease;
+}
+
+template <Device D>
+Result<LeaseId> LeaseKeeper<D>::acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
+    shared_->check_caller();
+    const auto wanted = storages_of(weights);
+    if (!wanted) { return wanted.error(); }
+    ScheduleCursor::Found found;
+    AccessPoint& access = leases_.next().access;
+    if (auto known = shared_->cursor.find(*wanted, access, found); !known) {
+        return shared_->order.explain(known.error());
+    }
+    if (goes_beyond(access.step)) {
+        if (auto expected = shared_->expect_all_steps(); !expected) { return expected.error(); }
+        if (auto known = shared_->cursor.find(*wanted, access, found); !known) {
+            return shared_->order.explain(known.error());
+        }
+    }
+    auto lease = hold(*wanted, weights.size() != 1, found, stream);
+    if (lease) { record_step(weights); }
+    return lease;
+}
+
+template <Device D>
+Result<std::span<const StorageId>> LeaseKeeper<D>::storages_of(std::span<const WeightId> weights) {
+    for (const WeightId weight : weights) {
+        if (!shared_->catalog.contains(weight)) { return no_weight(weight); }
+    }
+    if (weights.size() == 1) { return std::span<const StorageId>{&shared_->weight_storage[index(weights[0])], 1}; }
+    wanted_.clear();
+    ++acquisition_;
+    for (const WeightId weight : weights) { want(shared_->weight_storage[index(weight)]); }
+    return std::span<const StorageId>{wanted_};
+}
 
 template <Device D>
 Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool copy_storages,
@@ -170,9 +294,12 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         lease.own.assign(storages.begin(), storages.end());
         lease.storages = lease.own;
     }
-    if (auto there = shared_->decider->ensure(storages, access, lease.token); !there) {
+    // By PlanPlayer::ensure, or OnlineDecider::ensure.
+    auto there = shared_->decider->ensure(storages, access, lease.token);
+    budget_->tell_memory();
+    if (!there) {
         leases_.close(id);
-        return there.error();
+        return budget_->of_whole(there.error());
     }
     count(storages, 1);
     if (consumer) {
@@ -180,7 +307,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
             count(storages, -1);
             shared_->decider->forget(lease.token);
             leases_.close(id);
-            return waited.error();
+            return budget_->of_whole(waited.error());
         }
     }
     shared_->cursor.go_to({access.step_index, access.step, found.base});
@@ -201,6 +328,12 @@ Error LeaseKeeper<D>::no_pass() {
 }
 
 template <Device D>
+Error LeaseKeeper<D>::no_weight(WeightId weight) const {
+    return {ErrorKind::invalid_argument, "the catalog of " + std::to_string(shared_->catalog.weights().size()) +
+                                             " weights has no weight " + std::to_string(index(weight))};
+}
+
+template <Device D>
 Error LeaseKeeper<D>::unread() const {
     return {ErrorKind::io, "bytes of " + shared_->catalog.describe(shared_->unread.front()) +
                                " could not be read: the next pass brings them again"};
@@ -213,6 +346,7 @@ Error LeaseKeeper<D>::ended_with_capture() {
 
 template <Device D>
 Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
+    shared_->check_caller();
     LeaseRecord* const lease = leases_.find(id);
     if (lease == nullptr) { return ended_with_capture(); }
     auto consumer = shared_->copy_scheduler.consumer(stream);
@@ -233,6 +367,7 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
 
 template <Device D>
 Status LeaseKeeper<D>::wait_for(LeaseId id, typename D::Event event) {
+    shared_->check_caller();
     const LeaseRecord* const lease = leases_.find(id);
     if (lease == nullptr) { return ended_with_capture(); }
     shared_->log.interrupted();  // the step's time would hold that of the wait
@@ -245,6 +380,7 @@ Status LeaseKeeper<D>::wait_for(LeaseId id, typename D::Event event) {
 
 template <Device D>
 Status LeaseKeeper<D>::record(LeaseId id, typename D::Event event) {
+    shared_->check_caller();
     const LeaseRecord* const lease = leases_.find(id);
     if (lease == nullptr) { return ended_with_capture(); }
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
@@ -260,13 +396,14 @@ Status LeaseKeeper<D>::record(LeaseId id, typename D::Event event) {
 
 template <Device D>
 void LeaseKeeper<D>::end(LeaseId id) noexcept {
+    shared_->check_caller();
     LeaseRecord* const found = leases_.find(id);
     if (found == nullptr) { return; }
     const LeaseRecord& lease = *found;
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
     bool is_recorded = true;
     const bool needs_record = shared_->decider->needs_record(lease.storages);
-    const std::uint32_t now = shared_->cursor.place().step;
+    const std::uint32_t now = shared_->cursor.position().step;
     if (needs_record && lease.access.step + lease.token.undisturbed_steps < now && now != AccessPoint::nowhere &&
         lease.pass == pass_) {
         note_held(lease, now);

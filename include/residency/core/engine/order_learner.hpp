@@ -64,7 +64,7 @@ private:
 
 /// Predicts where the next pass ends: at the furthest end of the last few. A pass may end before the last step of the schedule, and may go
 /// further than predicted.
-class PassEnds {
+class PassEndPredictor {
 public:
     /// Begins anew, for another schedule of `steps` steps.
     void start(std::uint32_t steps) noexcept {

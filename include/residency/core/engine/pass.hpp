@@ -134,20 +134,21 @@ private:
     template <class What>
     [[nodiscard]] Result<core::LeaseId> ask(const What& what, std::optional<Stream> stream) {
         if (session_ == nullptr) { return ended(); }
+        core::LeaseKeeper<D>& leases = session_->leases();
         if constexpr (std::same_as<What, WeightId>) {
-            return session_->acquire_weights(std::span{&what, 1}, stream);
+            return leases.acquire_weights(std::span{&what, 1}, stream);
         } else if constexpr (std::same_as<What, StepRange>) {
-            return session_->acquire_range(what, stream);
+            return leases.acquire_range(what, stream);
         } else if constexpr (std::same_as<What, Schedule::Step>) {
             const Schedule& own = session_->schedule();
             // A step of another schedule counts by what it reads, unless this schedule has the same step at that position.
             if (what.position < own.size() && (own[what.position].weights.data() == what.weights.data() ||
                                                std::ranges::equal(own[what.position].weights, what.weights))) {
-                return session_->acquire_step(what.position, stream);
+                return leases.acquire_step(what.position, stream);
             }
-            return session_->acquire_weights(what.weights, stream);
+            return leases.acquire_weights(what.weights, stream);
         } else {
-            return session_->acquire_weights(std::span<const WeightId>{what}, stream);
+            return leases.acquire_weights(std::span<const WeightId>{what}, stream);
         }
     }
     [[nodiscard]] RESIDENCY_DETAIL_COLD Error failed(const Error& error) const {

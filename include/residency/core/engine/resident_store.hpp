@@ -115,7 +115,8 @@ Status ResidentStore<D>::bring_residents(SessionState<D>& shared) {
         shared.states[i].address = address;
         fetches.push_back({StorageId{i}, 0, storage.bytes, address});
     }
-    return shared.send(fetches);
+    const auto sent = shared.copy_scheduler.transfer(fetches);
+    return sent ? Status{} : Status{sent.error()};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

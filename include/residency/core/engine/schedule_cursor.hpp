@@ -21,7 +21,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// The schedule, and the position of the current pass in it. The step index never decreases, whatever the order of accesses.
 class ScheduleCursor {
 public:
-    struct Place {
+    struct Position {
         StepIndex step_index = 0;
         std::uint32_t step = AccessPoint::nowhere;  ///< of the last access; nowhere: none yet, or no schedule
         StepIndex base = 0;                         ///< the step index of step 0 of this pass
@@ -43,14 +43,14 @@ public:
     /// By storage: the first step that reads it. Empty: there is no schedule.
     [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
 
-    [[nodiscard]] const Place& place() const noexcept { return place_; }
-    [[nodiscard]] StepIndex now() const noexcept { return place_.step_index; }
+    [[nodiscard]] const Position& position() const noexcept { return position_; }
+    [[nodiscard]] StepIndex now() const noexcept { return position_.step_index; }
     /// Copies member by member: a copy of the whole would wait for the stores of its parts, at every lease.
-    void go_to(const Place& place) noexcept {
-        place_.step_index = place.step_index;
-        place_.step = place.step;
-        place_.base = place.base;
-        if (has_started()) { pass_end_ = (std::max)(pass_end_, place.step + 1); }
+    void go_to(const Position& position) noexcept {
+        position_.step_index = position.step_index;
+        position_.step = position.step;
+        position_.base = position.base;
+        if (has_started()) { pass_end_ = (std::max)(pass_end_, position.step + 1); }
     }
     void begin_pass(bool is_first) noexcept;
 
@@ -71,10 +71,10 @@ private:
     void index_uses();
     /// Aligns the step index of a cyclic schedule: passes begin at multiples of the expected steps.
     void align_base() noexcept;
-    [[nodiscard]] bool has_started() const noexcept { return place_.step != AccessPoint::nowhere; }
+    [[nodiscard]] bool has_started() const noexcept { return position_.step != AccessPoint::nowhere; }
     /// The step that the schedule announces next.
     [[nodiscard]] std::uint32_t expected() const noexcept {
-        const std::uint32_t next = place_.step + 1;
+        const std::uint32_t next = position_.step + 1;
         return has_started() && next < schedule_.size() ? next : 0;
     }
     [[nodiscard]] bool reads(std::uint32_t step, StorageId storage) const noexcept;
@@ -88,7 +88,7 @@ private:
     Schedule schedule_;
     UseOrder order_;
     std::vector<std::uint32_t> groups_;
-    Place place_;
+    Position position_;
     std::uint32_t expected_steps_ = 0;  // of the schedule, per pass
     std::uint32_t pass_end_ = 0;        // a step
 };

@@ -87,32 +87,9 @@ public:
     /// Blocks until the pass's stream has done its work so far. Speculative copies continue meanwhile.
     [[nodiscard]] Status wait_in_pass();
 
-    /// Everything that a step of the schedule reads, together, on a stream; without a stream, a ticket.
-    [[nodiscard]] Result<LeaseId> acquire_step(std::uint32_t step, std::optional<Stream> stream);
-    /// Everything that the steps of a range read, together, on a stream; without a stream, a ticket.
-    [[nodiscard]] Result<LeaseId> acquire_range(const StepRange& range, std::optional<Stream> stream);
-    /// Every storage that these weights lie on, together, on a stream; without a stream, a ticket.
-    [[nodiscard]] Result<LeaseId> acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream);
-    [[nodiscard]] Status use_on(LeaseId id, Stream stream) {
-        check_caller();
-        return report_if_failed(leases_.use_on(id, stream));
-    }
-    [[nodiscard]] Status wait_for(LeaseId id, typename D::Event event) {
-        check_caller();
-        return report_if_failed(leases_.wait_for(id, event));
-    }
-    [[nodiscard]] Status record(LeaseId id, typename D::Event event) {
-        check_caller();
-        return report_if_failed(leases_.record(id, event));
-    }
-    [[nodiscard]] Stream lease_stream(LeaseId id) const noexcept { return leases_.stream(id); }
-    void end_lease(LeaseId id) noexcept {
-        check_caller();
-        leases_.end(id);
-    }
     /// The device address of a weight's first byte, while it is leased or where addresses are fixed; null if the weight has no bytes.
     [[nodiscard]] std::byte* address(WeightId weight) const noexcept {
-        const StorageState& state = shared_.states[index(weight_storage_[index(weight)])];
+        const StorageState& state = shared_.states[index(shared_.weight_storage[index(weight)])];
         RESIDENCY_ASSERT(state.unpacked != nullptr || !is_read_packed(weight),
                          "kernels read this weight packed: ask for Lease::packed()");
         const std::byte* base = state.unpacked != nullptr ? state.unpacked : state.address;
@@ -120,12 +97,13 @@ public:
     }
     /// Whether a lease covers the storage of a weight.
     [[nodiscard]] bool is_leased(WeightId weight) const noexcept {
-        return shared_.catalog.contains(weight) && shared_.states[index(weight_storage_[index(weight)])].leases > 0;
+        return shared_.catalog.contains(weight) &&
+               shared_.states[index(shared_.weight_storage[index(weight)])].leases > 0;
     }
     /// The packed bytes of a leased weight that kernels read packed; no data: kernels read it raw.
     [[nodiscard]] PackedWeight packed(WeightId weight) const noexcept {
         if (!is_read_packed(weight)) { return {}; }
-        const StorageId storage = weight_storage_[index(weight)];
+        const StorageId storage = shared_.weight_storage[index(weight)];
         const auto& source = std::get<PackedHostSource>(shared_.catalog.storage(storage).source);
         const PackedPart& part = source.parts->front();
         const std::byte* const base = shared_.states[index(storage)].address;
@@ -146,9 +124,6 @@ public:
             check_type<T>(weight);
             return reinterpret_cast<T*>(address(weight));
         }
-    }
-    [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
-        return shared_.catalog.contains(weight) && leases_.covers(id, weight_storage_[index(weight)]);
     }
 
     /// A graph of one pass: `body()` acquires what the schedule says, launches its kernels, ends the pass, and returns a Status. Blocks.
@@ -185,7 +160,7 @@ public:
     [[nodiscard]] Result<BudgetChange> set_budget(const Budget& budget);
     /// Gives back what the last change left pending, as far as possible. Does not block.
     [[nodiscard]] Result<BudgetChange> reclaim_pending() {
-        check_caller();
+        shared_.check_caller();
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
         return budget_.last_change();
     }
@@ -233,6 +208,8 @@ public:
         shared_.log.failed(error);
         return error;
     }
+    /// Where passes acquire, and what leases ask and end.
+    [[nodiscard]] LeaseKeeper<D>& leases() noexcept { return leases_; }
     [[nodiscard]] const Catalog& catalog() const noexcept { return shared_.catalog; }
     [[nodiscard]] const Schedule& schedule() const noexcept { return shared_.schedule(); }
     [[nodiscard]] D& device() const noexcept { return *shared_.device; }
@@ -241,7 +218,7 @@ public:
 private:
     /// Whether the device holds a weight in its packed form, and leases do not unpack it.
     [[nodiscard]] bool is_read_packed(WeightId weight) const noexcept {
-        const StorageId storage = weight_storage_[index(weight)];
+        const StorageId storage = shared_.weight_storage[index(weight)];
         return std::holds_alternative<PackedHostSource>(shared_.catalog.storage(storage).source) &&
                shared_.states[index(storage)].unpacked == nullptr;
     }
@@ -261,7 +238,7 @@ private:
     Session(D& device, Catalog catalog, Settings settings, std::unique_ptr<Decider<D>> decider)
         : settings_{std::move(settings)},
           profiler_{shared_, settings_.learn_threshold},
-          leases_{shared_},
+          leases_{shared_, budget_, settings_.record},
           graphs_{shared_, leases_},
           suspension_{shared_},
           budget_{shared_, settings_.budget, settings_.reserve_bytes} {
@@ -287,33 +264,6 @@ private:
         return shared_.decider->set_order(cursor.order(), cursor.groups(), cursor.now(), budget_.decider_cap_bytes());
     }
     void start_pass(ConsumerId consumer, PassMode mode);
-    /// From now on, passes are expected to end after `steps` steps of the schedule.
-    [[nodiscard]] Status expect_steps(std::uint32_t steps);
-    [[nodiscard]] Status expect_all_steps() { return expect_steps(schedule().size()); }
-    /// Whether a step lies behind the expected end of the pass.
-    [[nodiscard]] bool goes_beyond(std::uint32_t step) const noexcept {
-        return step >= shared_.cursor.expected_steps() && step < schedule().size();
-    }
-    /// A lease on storages, or why there is none, with the numbers of the whole budget.
-    [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
-                                       const ScheduleCursor::Found& found, std::optional<Stream> stream) {
-        auto lease = leases_.hold(storages, copy_storages, found, stream);
-        tell_memory();
-        if (!lease) { return budget_.of_whole(lease.error()); }
-        return lease;
-    }
-    /// Adds a storage to those of this acquisition, once.
-    void want(StorageId storage) {
-        if (std::exchange(seen_[index(storage)], acquisition_) != acquisition_) { wanted_.push_back(storage); }
-    }
-    [[nodiscard]] RESIDENCY_DETAIL_COLD Error no_weight(WeightId weight) const;
-    /// The storages that weights lie on, each once. Valid until the next call.
-    [[nodiscard]] std::span<const StorageId> distinct_storages(std::span<const WeightId> weights);
-    /// Precondition of every call that changes something.
-    void check_caller() const noexcept {
-        RESIDENCY_ASSERT(!shared_.log.is_telling(),
-                         "a handler of events must not call the Residency that it is told of");
-    }
     /// An error where the device memory is given back.
     [[nodiscard]] Status check_not_suspended() const {
         if (!suspension_.is_suspended()) { return {}; }
@@ -335,16 +285,6 @@ private:
     /// Makes `schedule` the one in force. False: there is no plan for it.
     [[nodiscard]] Result<bool> adopt_learned(Schedule schedule);
     [[nodiscard]] LearningReport learning_report() const;
-    void tell_memory() {
-        if (shared_.log.is_observed()) { shared_.log.holds(budget_.held_bytes(), budget().bytes); }
-    }
-    [[nodiscard]] bool is_recording() const noexcept {
-        return settings_.record || (shared_.order.is_recording() && shared_.decider->is_streaming());
-    }
-    void record_step(std::span<const WeightId> weights) {
-        if (is_recording()) { keep_step(weights); }
-    }
-    void keep_step(std::span<const WeightId> weights);
 
     Settings settings_;
     SessionState<D> shared_;
@@ -354,23 +294,18 @@ private:
     Suspension<D> suspension_;
     BudgetControl<D> budget_;
     ResidentStore<D> residents_;
-    PassEnds pass_ends_;
+    PassEndPredictor pass_ends_;
 
     std::vector<std::uint64_t> streamed_bytes_;  // of each storage that streams
     pool::Requirements requirements_;            // spans over it
-    std::vector<StorageId> weight_storage_;      // by weight
     std::vector<std::uint64_t> weight_offset_;   // by weight, bytes
-    std::vector<StorageId> wanted_;              // of one acquisition
-    std::vector<std::uint64_t> seen_;            // by storage: the acquisition that wanted it last
-    std::uint64_t acquisition_ = 0;
-    Schedule given_;                    // that what was learned has replaced; otherwise the schedule in force
-    std::vector<KnownSchedule> known_;  // not in force, each once, the one that was left last at the end
+    Schedule given_;                             // that what was learned has replaced; otherwise the schedule in force
+    std::vector<KnownSchedule> known_;           // not in force, each once, the one that was left last at the end
     std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
     std::uint32_t replans_ = 0;       // for what was learned
     ConsumerId pass_consumer_ = 0;    // of the pass's own stream
     std::uint32_t captured_passes_ = 0;  // that have not ended
     Counters before_pass_;
-    std::vector<StepRecord> recording_, recorded_;  // of the pass that is open, of the last one
 };
 
 template <Device D>
@@ -399,7 +334,7 @@ Result<std::vector<StorageId>> Session<D>::storage_order(D& device, Catalog cata
 
 template <Device D>
 Status Session<D>::begin_pass(Stream stream) {
-    check_caller();
+    shared_.check_caller();
     if (shared_.is_pass_open) {
         return Error{ErrorKind::wrong_state, "a pass is already open on this Residency: end it before the next begins"};
     }
@@ -439,7 +374,7 @@ Status Session<D>::begin_pass(Stream stream) {
 
 template <Device D>
 Status Session<D>::end_pass() {
-    check_caller();
+    shared_.check_caller();
     if (!shared_.is_pass_open) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
     shared_.is_pass_open = false;
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
@@ -457,23 +392,23 @@ Status Session<D>::end_pass() {
     note(copy_scheduler.transport_status());
     if (shared_.is_eager()) {
         pass_ends_.note(shared_.cursor.pass_end());
-        note(expect_steps(shared_.decider->is_streaming() ? pass_ends_.expected() : schedule().size()));
+        note(shared_.expect_steps(shared_.decider->is_streaming() ? pass_ends_.expected() : schedule().size()));
     }
     shared_.decider->pass_ended();
     ++shared_.counters.passes;
     shared_.last_pass = shared_.counters - before_pass_;
-    recorded_.swap(recording_);
+    leases_.end_record();
     if (shared_.is_eager()) { note(budget_.reclaim_pending()); }
     if (shared_.log.has_handler() && shared_.is_eager()) { note(copy_scheduler.poll_arrivals()); }
     shared_.keep_failure(status);
     shared_.log.pass_ended(pass_stream(), shared_.last_pass);
-    tell_memory();
+    budget_.tell_memory();
     return status;
 }
 
 template <Device D>
 Status Session<D>::wait_in_pass() {
-    check_caller();
+    shared_.check_caller();
     if (!shared_.is_pass_open) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
     D& device = *shared_.device;
     const auto is_captured = device.is_capturing(pass_stream());
@@ -492,89 +427,6 @@ Status Session<D>::wait_in_pass() {
         }
     }
     return device.synchronize(pass_stream());
-}
-
-template <Device D>
-Result<LeaseId> Session<D>::acquire_step(std::uint32_t step, std::optional<Stream> stream) {
-    check_caller();
-    if (goes_beyond(step)) {
-        if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
-    }
-    ScheduleCursor::Found found;
-    AccessPoint& access = leases_.next_access();
-    if (auto known = shared_.cursor.find(step, access, found); !known) { return shared_.order.explain(known.error()); }
-    access.is_scheduled = access.is_whole = access.names_steps = true;
-    const Schedule::Step& declared = schedule()[step];
-    auto lease = hold(declared.storages, false, found, stream);
-    if (lease) { record_step(declared.weights); }
-    return lease;
-}
-
-template <Device D>
-Result<LeaseId> Session<D>::acquire_range(const StepRange& range, std::optional<Stream> stream) {
-    check_caller();
-    if (goes_beyond(range.last - 1)) {
-        if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
-    }
-    ScheduleCursor::Found found;
-    AccessPoint& access = leases_.next_access();
-    if (auto known = shared_.cursor.find(range, access, found); !known) { return shared_.order.explain(known.error()); }
-    access.is_scheduled = access.is_whole = access.names_steps = true;
-    wanted_.clear();
-    ++acquisition_;
-    for (std::uint32_t step = range.first; step < range.last; ++step) {
-        for (const StorageId storage : schedule().storages(step)) { want(storage); }
-    }
-    auto lease = hold(wanted_, true, found, stream);
-    if (!lease) {
-        return lease.error().in("steps [" + std::to_string(range.first) + ", " + std::to_string(range.last) + ")");
-    }
-    for (std::uint32_t step = range.first; step < range.last; ++step) { record_step(schedule()[step].weights); }
-    return lease;
-}
-
-template <Device D>
-Result<LeaseId> Session<D>::acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
-    check_caller();
-    for (const WeightId weight : weights) {
-        if (!shared_.catalog.contains(weight)) { return no_weight(weight); }
-    }
-    const bool is_single = weights.size() == 1;
-    const std::span<const StorageId> wanted =
-        is_single ? std::span<const StorageId>{&weight_storage_[index(weights[0])], 1} : distinct_storages(weights);
-    ScheduleCursor::Found found;
-    AccessPoint& access = leases_.next_access();
-    if (auto known = shared_.cursor.find(wanted, access, found); !known) {
-        return shared_.order.explain(known.error());
-    }
-    if (goes_beyond(access.step)) {
-        if (auto expected = expect_all_steps(); !expected) { return expected.error(); }
-        if (auto known = shared_.cursor.find(wanted, access, found); !known) {
-            return shared_.order.explain(known.error());
-        }
-    }
-    auto lease = hold(wanted, !is_single, found, stream);
-    if (lease) { record_step(weights); }
-    return lease;
-}
-
-template <Device D>
-void Session<D>::keep_step(std::span<const WeightId> weights) {
-    recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
-}
-
-template <Device D>
-Error Session<D>::no_weight(WeightId weight) const {
-    return Error{ErrorKind::invalid_argument, "the catalog of " + std::to_string(shared_.catalog.weights().size()) +
-                                                  " weights has no weight " + std::to_string(index(weight))};
-}
-
-template <Device D>
-std::span<const StorageId> Session<D>::distinct_storages(std::span<const WeightId> weights) {
-    wanted_.clear();
-    ++acquisition_;
-    for (const WeightId weight : weights) { want(weight_storage_[index(weight)]); }
-    return wanted_;
 }
 
 template <Device D>
@@ -621,7 +473,7 @@ template <Device D>
 Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     requires CapturingDevice<D>
 {
-    check_caller();
+    shared_.check_caller();
     if (is_stale(captured)) {
         return Error{ErrorKind::stale,
                      captured.generation != mapping_generation()
@@ -647,7 +499,7 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
 
 template <Device D>
 Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
-    check_caller();
+    shared_.check_caller();
     if (shared_.is_pass_open) {
         return Error{ErrorKind::wrong_state, "a budget changes between passes: end the pass before"};
     }
@@ -667,7 +519,7 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
 
 template <Device D>
 Status Session<D>::suspend() {
-    check_caller();
+    shared_.check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state,
                      "it is suspended between passes, when no lease is open: end the pass and every lease before"};
@@ -682,7 +534,7 @@ Status Session<D>::suspend() {
 
 template <Device D>
 Status Session<D>::resume() {
-    check_caller();
+    shared_.check_caller();
     const GraphDecider* const graphs = std::as_const(*shared_.decider).graphs();
     const std::uint64_t generation = graphs != nullptr ? graphs->mapping_generation() : 0;
     auto resumed = suspension_.resume(residents_, budget_.decider_cap_bytes());
@@ -694,7 +546,7 @@ Status Session<D>::resume() {
 
 template <Device D>
 Result<std::uint64_t> Session<D>::bring_asleep(std::uint64_t most_bytes) {
-    check_caller();
+    shared_.check_caller();
     if (!suspension_.is_suspended()) {
         return Error{ErrorKind::wrong_state,
                      "it is not suspended: passes bring what they need, and drain() the rest where nothing streams"};
@@ -705,18 +557,16 @@ Result<std::uint64_t> Session<D>::bring_asleep(std::uint64_t most_bytes) {
 template <Device D>
 template <class Write>
 Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Write&& write) {
-    check_caller();
+    shared_.check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state,
                      "weights are replaced between passes, when no lease is open: end the pass and every lease before"};
     }
     std::vector<StorageId> storages;
     if (weights) {
-        for (const WeightId weight : *weights) {
-            if (!shared_.catalog.contains(weight)) { return no_weight(weight); }
-        }
-        const auto wanted = distinct_storages(*weights);
-        storages.assign(wanted.begin(), wanted.end());
+        const auto wanted = leases_.storages_of(*weights);
+        if (!wanted) { return wanted.error(); }
+        storages.assign(wanted->begin(), wanted->end());
     } else {
         const auto all = shared_.catalog.storages();
         for (std::uint32_t i = 0; i < all.size(); ++i) {
@@ -737,7 +587,7 @@ Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Wri
 
 template <Device D>
 Status Session<D>::set_schedule(Schedule schedule) {
-    check_caller();
+    shared_.check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state,
                      "a schedule changes between passes, when no lease is open: end the pass and every lease before"};
@@ -777,7 +627,7 @@ Status Session<D>::change_schedule(Schedule schedule) {
     if (auto drained = shared_.drain(); !drained) { return drained; }
     profiler_.collect();
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
-    if (auto expected = expect_all_steps(); !expected) { return expected; }
+    if (auto expected = shared_.expect_all_steps(); !expected) { return expected; }
     if (auto prepared = prepare_decider(schedule); !prepared) { return prepared; }
     const std::uint64_t floor_before = budget_.floor_bytes();
     if (auto raised = budget_.raise_floor(); !raised) {
@@ -804,15 +654,15 @@ Result<Schedule> Session<D>::recorded_schedule(Cycle cycle) const {
     if (!settings_.record) {
         return Error{ErrorKind::wrong_state, "nothing was recorded: set .record when the Residency is made"};
     }
-    if (recorded_.empty()) {
+    if (leases_.recorded().empty()) {
         return Error{ErrorKind::wrong_state, "no pass has acquired anything yet: run one, then ask for its schedule"};
     }
-    return Schedule::try_recorded(shared_.catalog, recorded_, cycle);
+    return Schedule::try_recorded(shared_.catalog, leases_.recorded(), cycle);
 }
 
 template <Device D>
 Status Session<D>::drain() {
-    check_caller();
+    shared_.check_caller();
     if (auto drained = shared_.drain(); !drained) { return drained; }
     profiler_.collect();
     if (suspension_.is_suspended()) { return budget_.reclaim_pending(); }
@@ -829,7 +679,7 @@ Status Session<D>::drain() {
 
 template <Device D>
 Status Session<D>::observe(WorkObserver<D>* observer) {
-    check_caller();
+    shared_.check_caller();
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
         return Error{ErrorKind::wrong_state,
                      "an observer comes and goes between passes, when no lease is open: end the pass and every lease "
@@ -884,12 +734,11 @@ Status Session<D>::prepare() {
     const std::size_t storages = catalog.storages().size();
     shared_.states.resize(storages);
     for (std::size_t i = 0; i < storages; ++i) { shared_.states[i].placement = catalog.storages()[i].placement; }
-    seen_.resize(storages);
-    wanted_.reserve(storages);
-    weight_storage_.reserve(catalog.weights().size());
+    leases_.open();
+    shared_.weight_storage.reserve(catalog.weights().size());
     weight_offset_.reserve(catalog.weights().size());
     for (const Weight& weight : catalog.weights()) {
-        weight_storage_.push_back(weight.storage);
+        shared_.weight_storage.push_back(weight.storage);
         weight_offset_.push_back(weight.offset_bytes);
     }
     requirements_ = requirements_of(catalog, streamed_bytes_);
@@ -910,7 +759,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     if (auto prepared = prepare(); !prepared) { return prepared; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
     if (auto opened = copy_scheduler.open(*shared_.device, shared_.stored, std::move(transport), initial_events,
-                                          shared_.counters.host_waits, log);
+                                          shared_.states, shared_.counters, log);
         !opened) {
         return opened;
     }
@@ -986,14 +835,6 @@ Status Session<D>::check_schedule(const Schedule& schedule) const {
 }
 
 template <Device D>
-Status Session<D>::expect_steps(std::uint32_t steps) {
-    ScheduleCursor& cursor = shared_.cursor;
-    if (steps == cursor.expected_steps()) { return {}; }
-    cursor.expect_steps(steps);
-    return shared_.decider->expect_steps(steps, schedule().use_order(steps), cursor.now());
-}
-
-template <Device D>
 Status Session<D>::prepare_decider(const Schedule& schedule) {
     requirements_.largest_scheduled_bytes = largest_scheduled_bytes(catalog(), schedule);
     return shared_.decider->prepare(*shared_.device, catalog(), schedule, requirements_);
@@ -1005,10 +846,10 @@ void Session<D>::start_pass(ConsumerId consumer, PassMode mode) {
     shared_.pass_mode = mode;
     shared_.is_pass_open = true;
     shared_.log.pass_begins(pass_stream(), mode, shared_.counters.passes, schedule(), shared_.decider->is_streaming());
-    tell_memory();
+    budget_.tell_memory();
     before_pass_ = shared_.counters;
     shared_.cursor.begin_pass(shared_.counters.passes == 0);
-    recording_.clear();
+    leases_.begin_record();
     shared_.decider->pass_began(shared_.cursor.now());
     shared_.log.pass_began(pass_stream(), profiler_.wants_pass());
 }
@@ -1025,7 +866,8 @@ Status Session<D>::learn(bool at_once) {
     // An order is adopted when no lease is open: leases belong to steps.
     std::optional<Schedule> order;
     if (leases_.open_leases() == 0) {
-        order = shared_.order.propose(shared_.catalog, schedule(), recorded_, shared_.last_pass.divergences > 0);
+        order =
+            shared_.order.propose(shared_.catalog, schedule(), leases_.recorded(), shared_.last_pass.divergences > 0);
     }
     if (order) {
         const auto adopted = adopt_learned(std::move(*order));

@@ -44,7 +44,8 @@ struct SessionState {
     Catalog catalog;
     Catalog stored;  ///< the same storages, with the bytes in which they travel
     ScheduleCursor cursor;
-    std::vector<StorageState> states;  ///< by storage
+    std::vector<StorageState> states;       ///< by storage
+    std::vector<StorageId> weight_storage;  ///< by weight
     /// Storages of which the device may hold bytes that are not the source's, because a read failed: ascending. No lease begins before they
     /// were brought again.
     std::vector<StorageId> unread;
@@ -61,6 +62,17 @@ struct SessionState {
 
     [[nodiscard]] const Schedule& schedule() const noexcept { return cursor.schedule(); }
     [[nodiscard]] bool is_eager() const noexcept { return pass_mode == PassMode::eager; }
+    /// Precondition of every call of the session, its passes and leases that changes something.
+    void check_caller() const noexcept {
+        RESIDENCY_ASSERT(!log.is_telling(), "a handler of events must not call the Residency that it is told of");
+    }
+    /// From now on, passes are expected to end after `steps` steps of the schedule.
+    [[nodiscard]] Status expect_steps(std::uint32_t steps) {
+        if (steps == cursor.expected_steps()) { return {}; }
+        cursor.expect_steps(steps);
+        return decider->expect_steps(steps, schedule().use_order(steps), cursor.now());
+    }
+    [[nodiscard]] Status expect_all_steps() { return expect_steps(schedule().size()); }
     void keep_failure(const Error& error) {
         if (!failure) { failure = error; }
         log.failed(error);
@@ -89,18 +101,6 @@ struct SessionState {
         if (!brought || !brings) { return brought; }
         auto drained = copy_scheduler.drain_all();
         return drained ? copy_scheduler.transport_status() : std::move(drained);
-    }
-    /// Enqueues copies of whole storages, which then arrive together. Nothing for none.
-    [[nodiscard]] Status send(std::span<const transport::Fetch> fetches) {
-        if (fetches.empty()) { return {}; }
-        auto arrival = copy_scheduler.transfer(fetches);
-        if (!arrival) { return arrival.error(); }
-        for (const transport::Fetch& fetch : fetches) {
-            states[index(fetch.storage)].arrival = *arrival;
-            counters.fetched_bytes += fetch.bytes;
-        }
-        ++counters.calls;
-        return {};
     }
     /// Appends what of a storage lies on the device. Precondition: drained.
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) {
@@ -135,7 +135,7 @@ private:
             }
             if (auto appended = append_present(id, fetches); !appended) { return appended; }
         }
-        if (auto sent = send(fetches); !sent) { return sent; }
+        if (auto sent = copy_scheduler.transfer(fetches); !sent) { return sent.error(); }
         unread.clear();
         return {};
     }

@@ -48,13 +48,11 @@ public:
     [[nodiscard]] Status move_before_use(std::span<const StorageId> wanted);
 
 private:
-    using Allocations = StorageAllocations<Pool>;
-
     [[nodiscard]] Status resize(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now);
     /// Sets the pool back to the cap from before a change that failed, if that is still to be done.
     [[nodiscard]] Status restore_cap() {
         if (!cap_to_restore_) { return {}; }
-        auto restored = allocations().pool().resize(*cap_to_restore_, allocations().places());
+        auto restored = cache_->pool().resize(*cap_to_restore_, cache_->places());
         if (restored) { cap_to_restore_.reset(); }
         return restored;
     }
@@ -69,7 +67,7 @@ private:
         return *moved ? Status{} : cache_->evict(id);
     }
     [[nodiscard]] Result<bool> move_storage(StorageId id) {
-        auto moved = allocations().move_storage(id);
+        auto moved = cache_->move_storage(id);
         if (moved && *moved) { moved_.push_back(id); }
         return moved;
     }
@@ -79,8 +77,7 @@ private:
     [[nodiscard]] Status record_moves();
 
     [[nodiscard]] auto& copy_scheduler() noexcept { return *cache_->context().copy_scheduler; }
-    [[nodiscard]] Allocations& allocations() noexcept { return cache_->allocations(); }
-    [[nodiscard]] bool is_leased(StorageId id) noexcept { return allocations().state(id).leases > 0; }
+    [[nodiscard]] bool is_leased(StorageId id) noexcept { return cache_->state(id).leases > 0; }
 
     StorageCache<Evictor, Pool>* cache_ = nullptr;  // the decider's
     bool is_pending_ = false;
@@ -94,7 +91,7 @@ template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status PoolResizer<Evictor, Pool>::set_cap(std::uint64_t cap_bytes, const BudgetLimits& limits, StepIndex now) {
     ranking_.clear();
     Status changed;
-    if (!allocations().is_open()) {
+    if (!cache_->is_open()) {
         const std::uint64_t cap_before = cache_->cap_bytes();
         changed = cache_->open(cap_bytes, limits.ceiling_bytes);
         if (!changed) { cache_->set_cap(cap_before, limits.ceiling_bytes); }
@@ -110,25 +107,25 @@ Status PoolResizer<Evictor, Pool>::set_cap(std::uint64_t cap_bytes, const Budget
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status PoolResizer<Evictor, Pool>::reclaim_pending() {
     if constexpr (pool::ResizablePool<Pool>) {
-        if (!is_pending_ || !allocations().is_open()) { return {}; }
+        if (!is_pending_ || !cache_->is_open()) { return {}; }
         if (auto restored = restore_cap(); !restored) { return restored; }
         if (auto polled = copy_scheduler().poll(); !polled) { return polled; }
         bool some_stay = false;
-        Status done = allocations().give_back_again();
-        allocations().for_each_allocated([&](StorageId id) {
-            if (!done || !allocations().must_move(id)) { return; }
+        Status done = cache_->give_back_again();
+        cache_->for_each_allocated([&](StorageId id) {
+            if (!done || !cache_->must_move(id)) { return; }
             if (is_leased(id) || !copy_scheduler().is_unused(id)) {
                 some_stay = true;
             } else {
                 done = move_or_evict(id);
             }
         });
-        if (allocations().has_departure()) {
+        if (cache_->has_departure()) {
             if (auto recorded = record_moves(); !recorded) { return recorded; }
         }
         if (!done) { return done; }
         if (!copy_scheduler().has_arrived(departure_)) { return {}; }
-        if (auto committed = allocations().pool().commit_resize(); !committed) { return committed; }
+        if (auto committed = cache_->pool().commit_resize(); !committed) { return committed; }
         is_pending_ = some_stay;
     }
     return {};
@@ -138,7 +135,7 @@ template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status PoolResizer<Evictor, Pool>::move_before_use(std::span<const StorageId> wanted) {
     Status done;
     for (const StorageId id : wanted) {
-        if (!allocations().is_allocated(id) || is_leased(id) || !allocations().must_move(id)) { continue; }
+        if (!cache_->is_allocated(id) || is_leased(id) || !cache_->must_move(id)) { continue; }
         done = move_or_evict(id);
         if (!done) { break; }
     }
@@ -156,8 +153,8 @@ Status PoolResizer<Evictor, Pool>::resize(std::uint64_t cap_bytes, const BudgetL
         cache_->set_everything_fits(false);
         if (auto ranked = cache_->rank_again(now); !ranked) { return ranked; }
     }
-    auto& pool = allocations().pool();
-    if (auto resized = pool.resize(cap_bytes, allocations().places()); !resized) {
+    auto& pool = cache_->pool();
+    if (auto resized = pool.resize(cap_bytes, cache_->places()); !resized) {
         cache_->set_everything_fits(fitted_before);
         return resized;
     }
@@ -179,13 +176,13 @@ Status PoolResizer<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetL
     if (!cache_->everything_fits()) { cache_->take_ranking(now, ranking_); }
     const std::uint64_t cap_before = cache_->cap_bytes();
     if (cap_bytes == cap_before) { return {}; }
-    if (const std::uint64_t leased = allocations().leased_bytes(); leased > 0) {
+    if (const std::uint64_t leased = cache_->leased_bytes(); leased > 0) {
         return Error{ErrorKind::wrong_state,
                      "this pool cannot change its size while weights are leased, and leases keep " +
                          residency::detail::in_bytes(leased) + ": end every lease before the budget changes"};
     }
     if (auto emptied = evict_all(); !emptied) { return emptied; }
-    if (auto closed = allocations().try_close(); !closed) { return closed; }
+    if (auto closed = cache_->try_close(); !closed) { return closed; }
     auto opened = cache_->open(cap_bytes, limits.ceiling_bytes);
     if (!opened) { static_cast<void>(cache_->open(cap_before, limits.ceiling_bytes).has_value()); }
     return opened;
@@ -193,10 +190,10 @@ Status PoolResizer<Evictor, Pool>::reopen(std::uint64_t cap_bytes, const BudgetL
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status PoolResizer<Evictor, Pool>::close_pool() {
-    if (allocations().is_open()) {
+    if (cache_->is_open()) {
         if (auto emptied = evict_all(); !emptied) { return emptied; }
     }
-    if (auto closed = allocations().try_close(); !closed) { return closed; }
+    if (auto closed = cache_->try_close(); !closed) { return closed; }
     is_pending_ = false;
     cap_to_restore_.reset();
     departure_ = 0;
@@ -206,16 +203,16 @@ Status PoolResizer<Evictor, Pool>::close_pool() {
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status PoolResizer<Evictor, Pool>::evict_all() {
     Status emptied;
-    allocations().for_each_allocated([&](StorageId id) {
-        if (emptied) { emptied = allocations().evict(id); }
+    cache_->for_each_allocated([&](StorageId id) {
+        if (emptied) { emptied = cache_->evict_untold(id); }
     });
     return emptied ? copy_scheduler().drain() : std::move(emptied);
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status PoolResizer<Evictor, Pool>::make_room(StepIndex now) {
-    auto& pool = allocations().pool();
-    if (auto freed = allocations().give_back_again(); !freed) { return freed; }
+    auto& pool = cache_->pool();
+    if (auto freed = cache_->give_back_again(); !freed) { return freed; }
     while (pool.is_over()) {
         const auto victim = cache_->victim(now, [&](StorageId id) { return !is_leased(id); });
         if (!victim) { break; }
@@ -223,39 +220,39 @@ Status PoolResizer<Evictor, Pool>::make_room(StepIndex now) {
     }
     cache_->take_ranking(now, ranking_);
     for (const StorageId id : ranking_) {
-        if (is_leased(id) || !allocations().must_move(id)) { continue; }
+        if (is_leased(id) || !cache_->must_move(id)) { continue; }
         const auto moved = move_or_wait(id);
         if (!moved) { return moved.error(); }
         if (*moved) { continue; }
-        if (auto gone = allocations().evict(id); !gone) { return gone; }
+        if (auto gone = cache_->evict_untold(id); !gone) { return gone; }
     }
     if (auto recorded = record_moves(); !recorded) { return recorded; }
     if (auto drained = copy_scheduler().drain(); !drained) { return drained; }
     if (auto committed = pool.commit_resize(); !committed) { return committed; }
-    is_pending_ = allocations().has_stuck_allocation();
-    allocations().for_each_allocated([&](StorageId id) { is_pending_ = is_pending_ || allocations().must_move(id); });
+    is_pending_ = cache_->has_stuck_allocation();
+    cache_->for_each_allocated([&](StorageId id) { is_pending_ = is_pending_ || cache_->must_move(id); });
     return {};
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Result<bool> PoolResizer<Evictor, Pool>::move_or_wait(StorageId id) {
     auto moved = move_storage(id);
-    if (!moved || *moved || allocations().state(id).partially_resident) { return moved; }
+    if (!moved || *moved || cache_->state(id).partially_resident) { return moved; }
     if (auto drained = copy_scheduler().drain(); !drained) { return drained.error(); }
-    if (auto reclaimed = allocations().pool().reclaim(); !reclaimed) { return reclaimed.error(); }
+    if (auto reclaimed = cache_->pool().reclaim(); !reclaimed) { return reclaimed.error(); }
     return move_storage(id);
 }
 
 template <evict::EvictionPolicy Evictor, pool::MemoryPool Pool>
 Status PoolResizer<Evictor, Pool>::record_moves() {
     const auto arrival = copy_scheduler().record_arrival();
-    allocations().clear_departure();
+    cache_->clear_departure();
     if (!arrival) {
         if (auto drained = copy_scheduler().drain_device(); !drained) { return drained; }
     }
     departure_ = arrival ? *arrival : EventPoint{0};
     for (const StorageId id : moved_) {
-        if (arrival) { allocations().state(id).arrival = *arrival; }
+        if (arrival) { cache_->state(id).arrival = *arrival; }
     }
     moved_.clear();
     return {};

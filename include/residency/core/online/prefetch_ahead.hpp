@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "residency/core/online/send_copies.hpp"
 #include "residency/core/online/storage_cache.hpp"
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/ids.hpp"
@@ -23,7 +22,7 @@ public:
     /// Allocates; bring() does not. `cache` outlives this object.
     void attach(StorageCache<Evictor, Pool>& cache) {
         cache_ = &cache;
-        copies_.reserve(cache.allocations().bytes().size());
+        copies_.reserve(cache.bytes().size());
     }
     /// The cap has changed: the next call asks the prefetcher again.
     void reset() noexcept { last_ = {}; }
@@ -31,21 +30,20 @@ public:
     /// `leases` is the number of open leases and tickets.
     template <prefetch::PrefetchPolicy Prefetcher>
     void bring(Prefetcher& prefetcher, std::uint64_t leases, StepIndex now) noexcept {
-        auto& allocations = cache_->allocations();
-        if (now == last_.now && allocations.changes() == last_.changes && leases >= last_.leases) { return; }
+        if (now == last_.now && cache_->changes() == last_.changes && leases >= last_.leases) { return; }
         copies_.clear();
         cache_->commit_placements();
         prefetcher.propose(now, [&](StorageId id, StepIndex needed_by) {
-            if (!allocations.is_absent(id)) { return true; }
+            if (!cache_->is_absent(id)) { return true; }
             if (!cache_->place_ahead(id, needed_by, now, [&] { send(); })) {
                 ++cache_->context().counters->dropped_prefetches;
                 return false;
             }
-            copies_.push_back(allocations.copy_of(id));
+            copies_.push_back(cache_->copy_of(id));
             return true;
         });
         send();
-        last_ = {now, allocations.changes(), leases};
+        last_ = {now, cache_->changes(), leases};
     }
 
 private:
@@ -60,7 +58,8 @@ private:
     /// Enqueues the collected copies. Called before the copy stream is made to wait for a use: the copies collected so far do not depend
     /// on that use.
     void send() noexcept {
-        if (copies_.empty() || send_copies(cache_->context(), copies_)) {
+        if (copies_.empty() || cache_->context().copy_scheduler->transfer(copies_)) {
+            for (const transport::Fetch& copy : copies_) { cache_->state(copy.storage).partially_resident = false; }
             cache_->commit_placements();
         } else {
             cache_->roll_back_placements();

@@ -10,7 +10,6 @@
 #include <span>
 
 #include "residency/core/engine/decider.hpp"
-#include "residency/core/online/send_copies.hpp"
 #include "residency/device/device.hpp"
 #include "residency/evict/queues.hpp"
 #include "residency/model/ids.hpp"
@@ -203,11 +202,15 @@ template <Device D>
 bool Speculation<D>::send_piece() noexcept {
     const StorageId id = copy_.storage;
     const std::uint64_t bytes = (std::min)(stats_.next_bytes(), (*bytes_)[id] - copy_.sent_bytes);
-    const transport::Fetch piece{id, copy_.sent_bytes, bytes, context_->states[index(id)].address + copy_.sent_bytes};
-    const auto arrival = send_copies(*context_, {&piece, 1});
+    StorageState& state = context_->states[index(id)];
+    const transport::Fetch piece{id, copy_.sent_bytes, bytes, state.address + copy_.sent_bytes};
+    const auto arrival = context_->copy_scheduler->transfer({&piece, 1});
     if (!arrival) { return false; }
     copy_.sent_bytes += bytes;
-    if (copy_.sent_bytes == (*bytes_)[id]) { copy_ = {}; }
+    if (copy_.sent_bytes == (*bytes_)[id]) {
+        state.partially_resident = false;
+        copy_ = {};
+    }
     pieces_[next_piece_++ % pieces_in_flight] = *arrival;
     stats_.sent(bytes, *arrival);
     return true;

@@ -12,10 +12,10 @@
 
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/planned/chunk_store.hpp"
-#include "residency/core/planned/plan_player.hpp"
 #include "residency/core/planned/unrecorded_uses.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/model/access_point.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
@@ -23,6 +23,9 @@
 #include "residency/plan/plan.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
+
+template <VirtualMemoryDevice D>
+class PlanPlayer;
 
 /// The planned decider's demand misses: brings the chunks that an access needs and that the plan has not brought, all of them or none,
 /// and never over a leased chunk or another chunk of the access. After an access that took slots of the ring, the plan player verifies
@@ -42,6 +45,8 @@ public:
     /// Brings those chunks of some storages that are not there. `is_planned`: the plan has brought all that their step needs. Blocks if a
     /// chunk has to be mapped elsewhere, or a resident has to leave. Errors: budget if leases leave no room; those of device calls.
     [[nodiscard]] Status bring(std::span<const StorageId> wanted, bool is_planned);
+    /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.
+    [[nodiscard]] Status check_range(const AccessPoint& access) const;
 
 private:
     static constexpr std::uint32_t none = plan::none;
@@ -193,6 +198,42 @@ std::uint32_t ChunkMissHandler<D>::find_resident() const noexcept {
         }
     }
     return none;
+}
+
+template <VirtualMemoryDevice D>
+Status ChunkMissHandler<D>::check_range(const AccessPoint& access) const {
+    const plan::Plan& plan = store_->plan();
+    const ChunkTable& table = store_->table();
+    std::vector<bool> is_held(table.chunks(), false), is_asked(table.chunks(), false);
+    std::uint64_t held = 0, asked = 0;  // chunks
+    for (std::uint32_t chunk = 0; chunk < table.chunks(); ++chunk) {
+        const bool stays = !plan.is_cyclic() && table.stays(chunk);
+        is_held[chunk] = stays || store_->is_leased(chunk) || !store_->may_leave(chunk);
+        held += is_held[chunk] ? 1U : 0U;
+    }
+    const std::uint32_t first = access.first_step();
+    std::uint32_t fits = first;
+    for (std::uint32_t step = first; step <= access.step; ++step) {
+        for (const StorageId id : context_->order->storages_at(step)) {
+            for (const std::uint32_t chunk : store_->contents().chunks(id)) {
+                if (is_asked[chunk]) { continue; }
+                is_asked[chunk] = true;
+                ++asked;
+                held -= is_held[chunk] ? 1U : 0U;
+            }
+        }
+        if (asked + held <= plan.slots_held() && fits == step) { fits = step + 1; }
+    }
+    if (fits > access.step) { return {}; }
+    using residency::detail::in_bytes;
+    const std::uint64_t asked_bytes = asked * plan.chunk_bytes(), held_bytes = held * plan.chunk_bytes();
+    std::string message = "they need " + in_bytes(asked_bytes) + " together, in chunks of " +
+                          in_bytes(plan.chunk_bytes()) + ", beside " + in_bytes(held_bytes) +
+                          " that are leased or stay, and the budget holds " + in_bytes(plan.held_bytes());
+    message += fits > first ? "; steps [" + std::to_string(first) + ", " + std::to_string(fits) + ") would fit"
+                            : "; no range from there would fit: end leases first";
+    return Error{ErrorKind::budget, message + "; Residency::ranges() says into which ranges a pass falls",
+                 BudgetNumbers{asked_bytes, plan.budget_bytes(), held_bytes, plan.floor_bytes(), fits}};
 }
 
 template <VirtualMemoryDevice D>

@@ -483,16 +483,8 @@ Status ChunkStore<D>::load(std::span<const std::uint32_t> chunks) {
 
 template <VirtualMemoryDevice D>
 Status ChunkStore<D>::send(std::span<const transport::Fetch> pieces) {
-    if (pieces.empty()) { return {}; }
-    auto arrival = context_->copy_scheduler->transfer(pieces);
-    if (!arrival) { return arrival.error(); }
-    for (const transport::Fetch& piece : pieces) {
-        StorageState& state = context_->states[index(piece.storage)];
-        state.arrival = *arrival;
-        state.prefetched = true;
-        context_->counters->fetched_bytes += piece.bytes;
-    }
-    ++context_->counters->calls;
+    if (auto sent = context_->copy_scheduler->transfer(pieces); !sent) { return sent.error(); }
+    for (const transport::Fetch& piece : pieces) { context_->states[index(piece.storage)].prefetched = true; }
     return {};
 }
 

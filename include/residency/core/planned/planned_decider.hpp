@@ -9,20 +9,16 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/measure/measure_link.hpp"
-#include "residency/core/planned/chunk_miss_handler.hpp"
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/plan_factory.hpp"
 #include "residency/core/planned/plan_player.hpp"
-#include "residency/core/planned/unrecorded_uses.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/number.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/options.hpp"
@@ -37,8 +33,9 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 template <class Pool>
 struct PlannedDeciderOf;
 
-/// Decides beforehand: while accesses follow the schedule, memory holds what the plan in force says. Joins the objects that do the work:
-/// PlanFactory makes plans, ChunkStore maps the image, PlanPlayer replays the plan, ChunkMissHandler brings what the plan has not brought.
+/// Decides beforehand: while accesses follow the schedule, memory holds what the plan in force says. Here is what sessions call between
+/// passes: PlanFactory makes plans, and ChunkStore maps their images. Within passes, PlanPlayer replays the plan, and ChunkMissHandler
+/// brings what the plan has not brought.
 ///
 /// Divergence costs time, never correctness. Skipped steps cost the bytes that they would have needed: the plan goes on. A lease out of
 /// order (of a step that has ended, of an undeclared set, or of a step whose calls wait for open leases) brings what is absent itself;
@@ -48,7 +45,9 @@ struct PlannedDeciderOf;
 /// A one-shot plan starts again with each pass, on what the pass before left: all passes but the first are verified. Nothing is brought
 /// for a pass that has not begun.
 template <VirtualMemoryDevice D>
-class PlannedDecider final : public Decider<D>, public GraphDecider {
+class PlannedDecider final : public PlanPlayer<D> {
+    using Player = PlanPlayer<D>;
+
 public:
     struct Config {
         plan::Options options{};
@@ -68,9 +67,9 @@ public:
     };
 
     explicit PlannedDecider(Config config)
-        : plan_factory_{std::move(config.options),      config.leases_at_once,  config.link,
-                        config.memory_bytes_per_second, std::move(config.plan), config.storages_at_once},
-          store_{std::move(config.pool), context_, uses_} {}
+        : Player{std::move(config.pool)},
+          plan_factory_{std::move(config.options),      config.leases_at_once,  config.link,
+                        config.memory_bytes_per_second, std::move(config.plan), config.storages_at_once} {}
 
     [[nodiscard]] Status prepare(const D& device, const Catalog& catalog, const Schedule& schedule,
                                  const pool::Requirements&) override {
@@ -101,12 +100,10 @@ public:
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t cap_bytes) override;
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
-    [[nodiscard]] Status reclaim_pending() override;
-    [[nodiscard]] bool has_pending() const noexcept override { return uses_.records_residents(); }
     /// Maps the image again if a failed call left parts of it unmapped. Blocks then.
     [[nodiscard]] Status repair() override;
     [[nodiscard]] Status suspend() override {
-        player_.forget_ahead();
+        this->forget_ahead();
         return store_.suspend();
     }
     /// Under the cap of the plan in force, that plan goes on, with addresses and mapping as they were.
@@ -114,34 +111,6 @@ public:
     [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes) override;
     void close() noexcept override { store_.close(); }
     void abandon() noexcept override { store_.abandon(); }
-
-    [[nodiscard]] Status prepare_pass(const PassStart& start) override {
-        in_foreign_capture_ = start.in_foreign_capture;
-        if (in_foreign_capture_) { demand_.note_foreign_graph(); }
-        return {};
-    }
-    [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
-                                LeaseToken& token) override;
-    void forget(const LeaseToken& token) noexcept override { player_.forget_lease(token); }
-    void released(const LeaseToken& token, bool recorded) noexcept override {
-        if (!recorded) { uses_.note_lost(); }
-        player_.end_lease(token);
-    }
-    void pass_began(StepIndex) noexcept override { player_.begin_pass(); }
-    void pass_ended() noexcept override { player_.end_pass(); }
-    [[nodiscard]] Status expect_steps(std::uint32_t steps, const UseOrder&, StepIndex) override {
-        player_.expect_steps(steps);
-        return {};
-    }
-    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
-        if (uses_.records_residents()) { return true; }
-        const ChunkTable& table = store_.table();
-        if (table.all_stay() && !table.has_unplanned()) { return false; }
-        for (const StorageId id : storages) {
-            if (!table.never_leaves(id)) { return true; }
-        }
-        return false;
-    }
 
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) override {
         if (auto repaired = repair(); !repaired) { return repaired; }
@@ -156,9 +125,6 @@ public:
         return {};
     }
     [[nodiscard]] Status bring_residents(std::span<const StorageId> ids) override;
-    [[nodiscard]] Status bring_everything() override { return player_.bring_everything(); }
-    void forget_ahead() override { player_.forget_ahead(); }
-    [[nodiscard]] bool is_streaming() const noexcept override { return player_.calls_per_pass() > 0; }
     [[nodiscard]] MemoryUse memory_use() const override {
         const std::uint64_t held = store_.held_bytes();
         return {held, held, store_.peak_held_bytes()};
@@ -200,47 +166,26 @@ public:
     /// Brings memory to the state at the cut of the plan. A graph holds calls [cut, n) of its pass and [0, cut) of the next one, so that it
     /// begins and ends in this state.
     [[nodiscard]] Status begin_capture() override;
-    [[nodiscard]] Status end_capture(bool is_recorded) override { return player_.end_capture(is_recorded); }
-    [[nodiscard]] Status before_graph() override { return player_.reach_cut(); }
-    void graph_launched() override { player_.graph_launched(); }
     [[nodiscard]] std::uint64_t mapping_generation() const noexcept override { return store_.mapping_generation(); }
 
 private:
+    using Player::context_;
+    using Player::store_;
+
     struct KnownPlan {
         plan::Plan plan;
         std::shared_ptr<std::vector<StepRange>> ranges;  // of a pass; empty: not asked for yet
     };
 
-    /// A storage of these that no step reads, or no_storage.
-    [[nodiscard]] StorageId find_unplanned(std::span<const StorageId> storages) const noexcept {
-        if (!store_.table().has_unplanned()) { return no_storage; }
-        for (const StorageId id : storages) {
-            if (store_.table().is_unplanned(id)) { return id; }
-        }
-        return no_storage;
-    }
-    /// ensure() of what may have to be brought.
-    [[nodiscard]] Status ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
-                                        StorageId unplanned, LeaseToken& token);
-    /// Error budget if the bytes of a range of steps do not fit together: says those of which of its steps would.
-    [[nodiscard]] Status check_range(const AccessPoint& access) const;
     /// What the next plan follows.
     [[nodiscard]] CurrentPlan current_plan() const;
     /// A plan for what was prepared last: one that was made before, or a new one.
     [[nodiscard]] Result<KnownPlan> find_or_make(std::uint64_t cap_bytes);
-    /// What the store has mapped is replayed from its first pass on.
-    void start();
     /// Puts a plan into force that was made for `cap_bytes` device bytes. Streams are drained. Blocks.
     [[nodiscard]] Status adopt(KnownPlan next, std::uint64_t cap_bytes);
 
     PlanFactory plan_factory_;
     bool is_link_measured_ = false;
-    bool in_foreign_capture_ = false;  // the current pass
-    DeciderContext<D> context_;
-    UnrecordedUses<D> uses_{context_};
-    ChunkStore<D> store_;
-    PlanPlayer<D> player_{context_, store_, uses_};
-    ChunkMissHandler<D> demand_{context_, store_, uses_, player_};
     Schedule schedule_;  // prepared last
     PlanCache known_plans_;
     std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
@@ -252,48 +197,6 @@ template <VirtualMemoryDevice D>
 struct PlannedDeciderOf<pool::Virtual<D>> {
     using type = PlannedDecider<D>;
 };
-
-template <VirtualMemoryDevice D>
-Status PlannedDecider<D>::ensure(std::span<const StorageId> wanted, const AccessPoint& access, LeaseToken& token) {
-    if (wanted.empty() && !access.is_scheduled) {
-        token = LeaseToken{};
-        return {};
-    }
-    const StorageId unplanned = find_unplanned(wanted);
-    if (!player_.is_at_rest() || unplanned != no_storage) { return ensure_brought(wanted, access, unplanned, token); }
-    for (const StorageId id : wanted) {
-        context_.states[index(id)].demand_missed = false;
-        context_.count_access(id, plan().storage_bytes(index(id)));
-    }
-    player_.open_lease(wanted, access, false, false, token);
-    return {};
-}
-
-template <VirtualMemoryDevice D>
-Status PlannedDecider<D>::ensure_brought(std::span<const StorageId> wanted, const AccessPoint& access,
-                                         StorageId unplanned, LeaseToken& token) {
-    for (const StorageId id : wanted) { context_.states[index(id)].demand_missed = false; }
-    if (unplanned != no_storage && in_foreign_capture_) {
-        return Error{ErrorKind::unsupported,
-                     "the pass is captured, and no step reads " + context_.catalog.describe(unplanned) +
-                         ": a foreign capture holds no copies; let a step of the schedule read it"};
-    }
-    if (auto repaired = repair(); !repaired) { return repaired; }
-    if (auto reclaimed = reclaim_pending(); !reclaimed) { return reclaimed; }
-    if (auto sent = store_.send_home_before_use(wanted); !sent) { return sent; }
-    const auto reached = player_.reach(wanted, access);
-    if (!reached) { return reached.error(); }
-    if (!reached->is_there && access.is_range()) {
-        if (auto fits = check_range(access); !fits) { return fits; }
-    }
-    if (!reached->is_there || player_.mode() == PlanMode::verifying) {
-        if (auto brought = demand_.bring(wanted, reached->is_there); !brought) { return brought; }
-    }
-    const bool in_order = reached->in_order;
-    for (const StorageId id : wanted) { context_.count_access(id, plan().storage_bytes(index(id))); }
-    player_.open_lease(wanted, access, in_order, in_order && !needs_record(wanted), token);
-    return {};
-}
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::open(const DeciderContext<D>& context, const pool::Requirements&, std::uint64_t cap_bytes) {
@@ -383,7 +286,7 @@ Status PlannedDecider<D>::resume(std::uint64_t cap_bytes, StepIndex) {
         return {};
     }
     if (auto woken = store_.wake(); !woken) { return woken; }
-    start();
+    this->start(problem(), cap_bytes_);
     return {};
 }
 
@@ -407,24 +310,14 @@ Status PlannedDecider<D>::bring_residents(std::span<const StorageId> ids) {
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<D>::reclaim_pending() {
-    const PlanMode mode = player_.mode();
-    if (!has_pending() || mode == PlanMode::unmapped || mode == PlanMode::capturing) { return {}; }
-    if (auto polled = context_.copy_scheduler->poll(); !polled) { return polled; }
-    if (auto sent = store_.send_home(); !sent) { return sent; }
-    uses_.set_records_residents(store_.has_misplaced() || store_.has_remapped() || !player_.has_all_residents());
-    return {};
-}
-
-template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::begin_capture() {
     if (auto repaired = repair(); !repaired) { return repaired; }
-    if (is_streaming() && !plan().is_cyclic()) {
+    if (this->is_streaming() && !plan().is_cyclic()) {
         return Error{ErrorKind::unsupported,
                      "a one-shot schedule streams other bytes in each pass: a graph is captured of a cyclic one, "
                      "or where everything is resident"};
     }
-    if (!plan().is_captured() && is_streaming()) {
+    if (!plan().is_captured() && this->is_streaming()) {
         if (plan_factory_.is_given()) {
             return Error{ErrorKind::unsupported,
                          "the plan that was given is not one for captured passes: make it with "
@@ -436,8 +329,8 @@ Status PlannedDecider<D>::begin_capture() {
             return adopted;
         }
     }
-    if (auto reached = player_.reach_cut(); !reached) { return reached; }
-    player_.begin_capture();
+    if (auto reached = this->before_graph(); !reached) { return reached; }
+    this->capture_begins();
     return {};
 }
 
@@ -445,48 +338,13 @@ template <VirtualMemoryDevice D>
 std::span<const StepRange> PlannedDecider<D>::ranges() const {
     std::vector<StepRange>& ranges = *ranges_;
     if (!ranges.empty()) { return ranges; }
-    if (plan_factory_.leases_at_once() > 1 && is_streaming()) {
+    if (plan_factory_.leases_at_once() > 1 && this->is_streaming()) {
         for (std::uint32_t step = 0; step < plan().steps(); ++step) { ranges.push_back({step, step + 1}); }
     } else {
         const plan::Problem& problem = plan_factory_.problem();
         ranges = plan::step_ranges(plan(), problem.link, problem.compute_seconds);
     }
     return ranges;
-}
-
-template <VirtualMemoryDevice D>
-Status PlannedDecider<D>::check_range(const AccessPoint& access) const {
-    const ChunkTable& table = store_.table();
-    std::vector<bool> is_held(table.chunks(), false), is_asked(table.chunks(), false);
-    std::uint64_t held = 0, asked = 0;  // chunks
-    for (std::uint32_t chunk = 0; chunk < table.chunks(); ++chunk) {
-        const bool stays = !plan().is_cyclic() && table.stays(chunk);
-        is_held[chunk] = stays || store_.is_leased(chunk) || !store_.may_leave(chunk);
-        held += is_held[chunk] ? 1U : 0U;
-    }
-    const std::uint32_t first = access.first_step();
-    std::uint32_t fits = first;
-    for (std::uint32_t step = first; step <= access.step; ++step) {
-        for (const StorageId id : context_.order->storages_at(step)) {
-            for (const std::uint32_t chunk : store_.contents().chunks(id)) {
-                if (is_asked[chunk]) { continue; }
-                is_asked[chunk] = true;
-                ++asked;
-                held -= is_held[chunk] ? 1U : 0U;
-            }
-        }
-        if (asked + held <= plan().slots_held() && fits == step) { fits = step + 1; }
-    }
-    if (fits > access.step) { return {}; }
-    using residency::detail::in_bytes;
-    const std::uint64_t asked_bytes = asked * plan().chunk_bytes(), held_bytes = held * plan().chunk_bytes();
-    std::string message = "they need " + in_bytes(asked_bytes) + " together, in chunks of " +
-                          in_bytes(plan().chunk_bytes()) + ", beside " + in_bytes(held_bytes) +
-                          " that are leased or stay, and the budget holds " + in_bytes(plan().held_bytes());
-    message += fits > first ? "; steps [" + std::to_string(first) + ", " + std::to_string(fits) + ") would fit"
-                            : "; no range from there would fit: end leases first";
-    return Error{ErrorKind::budget, message + "; Residency::ranges() says into which ranges a pass falls",
-                 BudgetNumbers{asked_bytes, plan().budget_bytes(), held_bytes, plan().floor_bytes(), fits}};
 }
 
 template <VirtualMemoryDevice D>
@@ -505,24 +363,17 @@ CurrentPlan PlannedDecider<D>::current_plan() const {
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::adopt(KnownPlan next, std::uint64_t cap_bytes) {
-    player_.forget_ahead();
+    this->forget_ahead();
     if (auto adopted = store_.adopt(std::move(next.plan)); !adopted) { return adopted; }
     ranges_ = std::move(next.ranges);
     cap_bytes_ = cap_bytes;
-    start();
+    this->start(problem(), cap_bytes_);
     return {};
 }
 
 template <VirtualMemoryDevice D>
-void PlannedDecider<D>::start() {
-    uses_.set_records_residents(store_.has_misplaced());
-    player_.start(plan_factory_.problem());
-    demand_.start(cap_bytes_);
-}
-
-template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::repair() {
-    if (player_.mode() != PlanMode::unmapped) { return {}; }
+    if (this->mode() != PlanMode::unmapped) { return {}; }
     if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
     return adopt({plan::Plan{plan()}, ranges_}, cap_bytes_);
 }

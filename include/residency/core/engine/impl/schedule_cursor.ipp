@@ -30,21 +30,23 @@ RESIDENCY_INLINE void ScheduleCursor::open(const Catalog& catalog, Schedule sche
 RESIDENCY_INLINE void ScheduleCursor::change(Schedule schedule) {
     schedule_ = std::move(schedule);
     index_uses();
-    place_.base = place_.step_index + 1;
+    position_.base = position_.step_index + 1;
     align_base();
 }
 
 RESIDENCY_INLINE void ScheduleCursor::align_base() noexcept {
     if (schedule_.empty() || !schedule_.is_cyclic()) { return; }
-    if (const StepIndex beyond = place_.base % expected_steps_; beyond > 0) { place_.base += expected_steps_ - beyond; }
+    if (const StepIndex beyond = position_.base % expected_steps_; beyond > 0) {
+        position_.base += expected_steps_ - beyond;
+    }
 }
 
 RESIDENCY_INLINE void ScheduleCursor::expect_steps(std::uint32_t steps) noexcept {
     expected_steps_ = steps;
     if (!schedule_.is_cyclic()) { return; }
-    place_.base = place_.step_index + 1;
+    position_.base = position_.step_index + 1;
     align_base();
-    if (has_started()) { place_.step_index = place_.base + place_.step; }
+    if (has_started()) { position_.step_index = position_.base + position_.step; }
 }
 
 RESIDENCY_INLINE void ScheduleCursor::index_uses() {
@@ -59,10 +61,10 @@ RESIDENCY_INLINE void ScheduleCursor::index_uses() {
 
 RESIDENCY_INLINE void ScheduleCursor::begin_pass(bool is_first) noexcept {
     if (!schedule_.empty()) {
-        if (schedule_.is_cyclic() && !is_first) { place_.base += expected_steps_; }
-        if (!schedule_.is_cyclic()) { place_.step_index = 0; }
+        if (schedule_.is_cyclic() && !is_first) { position_.base += expected_steps_; }
+        if (!schedule_.is_cyclic()) { position_.step_index = 0; }
     }
-    place_.step = AccessPoint::nowhere;
+    position_.step = AccessPoint::nowhere;
     pass_end_ = 0;
 }
 
@@ -70,18 +72,18 @@ RESIDENCY_INLINE Status ScheduleCursor::find(std::uint32_t step, AccessPoint& ac
     if (step >= schedule_.size()) { return no_step(step); }
     access = {};
     access.step = step;
-    found.base = place_.base;
-    found.has_diverged = place_.step != step && step != expected();
-    if (place_.step == step) {
-        access.step_index = place_.step_index;
+    found.base = position_.base;
+    found.has_diverged = position_.step != step && step != expected();
+    if (position_.step == step) {
+        access.step_index = position_.step_index;
         return {};
     }
     if (found.has_diverged && strict_) { return diverged(step); }
     if (schedule_.is_cyclic()) {
-        if (has_started() && step < place_.step) { found.base += expected_steps_; }
+        if (has_started() && step < position_.step) { found.base += expected_steps_; }
         access.step_index = found.base + step;
     } else {
-        access.step_index = std::max<StepIndex>(place_.step_index, step);
+        access.step_index = std::max<StepIndex>(position_.step_index, step);
     }
     return {};
 }
@@ -104,9 +106,9 @@ RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages
                                              Found& found) const {
     if (schedule_.empty() || storages.empty()) {
         access = {};
-        access.step_index = place_.step_index + (schedule_.empty() ? 1 : 0);
-        access.step = schedule_.empty() ? AccessPoint::nowhere : place_.step;
-        found = {place_.base, false};
+        access.step_index = position_.step_index + (schedule_.empty() ? 1 : 0);
+        access.step = schedule_.empty() ? AccessPoint::nowhere : position_.step;
+        found = {position_.base, false};
         return {};
     }
     const auto reads_all = [&](std::uint32_t at) {
@@ -116,10 +118,10 @@ RESIDENCY_INLINE Status ScheduleCursor::find(std::span<const StorageId> storages
         return true;
     };
     // The step that is current, the next one that reads all of it, or the first in the schedule that does.
-    std::uint32_t step = has_started() ? place_.step : 0;
+    std::uint32_t step = has_started() ? position_.step : 0;
     bool announced = has_started() && reads_all(step);
     if (!announced) {
-        const std::uint32_t from = has_started() ? place_.step + 1 : 0;
+        const std::uint32_t from = has_started() ? position_.step + 1 : 0;
         const auto uses = order_.uses(storages.front());
         const auto next = std::lower_bound(uses.begin(), uses.end(), from);
         const auto fits = std::find_if(next, uses.end(), reads_all);
