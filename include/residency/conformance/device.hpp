@@ -13,6 +13,11 @@
 //   static checksum(span<const byte>), static fill_pattern(span<byte>, seed)      the same on the host
 //   expect_findings()                                 this subcase misuses the device on purpose. Otherwise, if the model has a
 //                                                     checker, the harness's destructor fails the test for each finding
+// and one for peer_conformance() also
+//   peer()                                            another Device& of the same host, with at least 256 MiB free, that
+//                                                     device() can read; enable_peer() was not called on either
+//   launch_peer_spin(duration, s)                     launch_spin() on a stream of the peer
+//   findings()                                        only where the model has a checker: how many there are
 
 #include <doctest/doctest.h>
 
@@ -893,6 +898,130 @@ void flag_conformance() {
             must(device.destroy_flag(flag));
         }
     }
+}
+
+/// Peers: N1, N2.
+template <class Harness>
+void peer_conformance() {
+    static_assert(residency::PeerDevice<typename Harness::Device>);
+    using Device = typename Harness::Device;
+    using Event = typename Device::Event;
+    Bench<Harness> bench;
+    Device& device = bench.device;
+    Device& peer = bench.harness.peer();
+    constexpr std::uint64_t bytes = 1 << 20;
+    const auto stream = must(peer.create_stream());
+    const Event filled = must(peer.create_event(Timing::off)), emptied = must(device.create_event(Timing::off));
+    auto* const host = bytes_at(must(device.allocate_host(2 * bytes)));
+    auto* const bounce = bytes_at(must(peer.allocate(bytes)));
+    auto* const there = bytes_at(must(device.allocate(2 * bytes)));
+    /// The peer takes bytes of the host into its memory, late.
+    const auto fill = [&](const std::byte* from) {
+        const Copy up{bounce, from, bytes};
+        bench.harness.launch_peer_spin(5ms, stream);
+        must(peer.copy({&up, 1}, stream));
+        must(peer.record(filled, stream));
+    };
+    must(device.enable_peer(peer));
+
+    SUBCASE("N1: may be called again, and for itself") {
+        must(device.enable_peer(peer));
+        must(device.enable_peer(device));
+        Harness::fill_pattern({host, bytes}, 80);
+        fill(host);
+        must(peer.synchronize(stream));
+        bench.copy(there, bounce, bytes, bench.a);
+        CHECK(bench.sum_of(there, bytes, bench.a) == bench.pattern_sum(bytes, 80));
+    }
+    SUBCASE("N2: waits order copies of the two, also where memory is used again") {
+        for (std::uint64_t round = 0; round < 3; ++round) {
+            Harness::fill_pattern({host, bytes}, 81);
+            Harness::fill_pattern({host + bytes, bytes}, 82 + round);
+            for (std::uint64_t half = 0; half < 2; ++half) {
+                must(peer.wait(stream, emptied));  // D1: never recorded the first time
+                fill(host + half * bytes);
+                must(device.wait(bench.a, filled));
+                bench.copy(there + half * bytes, bounce, bytes, bench.a);
+                must(device.record(emptied, bench.a));
+            }
+            CHECK(bench.sum_of(there, bytes, bench.a) == bench.pattern_sum(bytes, 81));
+            CHECK(bench.sum_of(there + bytes, bytes, bench.a) == bench.pattern_sum(bytes, 82 + round));
+        }
+    }
+    SUBCASE("pieces of one call come from the host and from a peer") {
+        Harness::fill_pattern({host, 2 * bytes}, 85);
+        fill(host);
+        must(device.wait(bench.a, filled));
+        std::vector<Copy> pieces;
+        for (std::uint64_t at = 0; at < bytes; at += bytes / 8) {
+            pieces.push_back({there + at, bounce + at, bytes / 8});
+            pieces.push_back({there + bytes + at, host + bytes + at, bytes / 8});
+        }
+        must(device.copy(pieces, bench.a));
+        CHECK(bench.sum_of(there, 2 * bytes, bench.a) == bench.pattern_sum(2 * bytes, 85));
+    }
+    if constexpr (requires { bench.harness.findings(); }) {
+        SUBCASE("a wait that is missing is found") {
+            fill(host);
+            must(device.wait(bench.a, filled));
+            bench.copy(there, bounce, bytes, bench.a);
+            CHECK(bench.harness.findings() == 0);
+            bench.harness.expect_findings();
+            bench.copy(there, bounce, bytes, bench.b);  // waits for neither of the two
+            CHECK(bench.harness.findings() > 0);
+            const auto before = bench.harness.findings();
+            fill(host);  // while it may still be read
+            CHECK(bench.harness.findings() > before);
+        }
+    }
+    if constexpr (residency::CapturingDevice<Device>) {
+        const Event fork = must(device.create_event(Timing::off));
+        SUBCASE("N2: a stream of a peer takes part in a capture; each launch moves the bytes of that time") {
+            const Copy up{bounce, host, bytes};
+            must(device.begin_capture(bench.a));
+            must(device.record(fork, bench.a));
+            must(peer.wait(stream, fork));
+            CHECK(must(peer.is_capturing(stream)));
+            bench.harness.launch_peer_spin(5ms, stream);
+            must(peer.copy({&up, 1}, stream));
+            must(peer.record(filled, stream));
+            must(device.wait(bench.a, filled));
+            bench.copy(there, bounce, bytes, bench.a);
+            const auto graph = must(device.end_capture(bench.a));
+            CHECK_FALSE(must(peer.is_capturing(stream)));
+            for (std::uint64_t round = 0; round < 2; ++round) {
+                Harness::fill_pattern({host, bytes}, 90 + round);
+                must(device.launch(graph, bench.a));
+                CHECK(bench.sum_of(there, bytes, bench.a) == bench.pattern_sum(bytes, 90 + round));
+            }
+            must(device.destroy_graph(graph));
+        }
+        SUBCASE("N2: what a peer recorded outside of the capture invalidates it (D2)") {
+            bench.harness.expect_findings();
+            must(peer.record(filled, stream));
+            must(device.begin_capture(bench.a));
+            CHECK_FALSE(device.wait(bench.a, filled));
+            CHECK_FALSE(device.end_capture(bench.a));
+        }
+        SUBCASE("N2: a fork to a peer that is not joined fails at the end (D2)") {
+            bench.harness.expect_findings();
+            must(device.begin_capture(bench.a));
+            must(device.record(fork, bench.a));
+            must(peer.wait(stream, fork));
+            must(peer.fill(bounce, std::byte{1}, 8, stream));
+            CHECK_FALSE(device.end_capture(bench.a));
+            CHECK_FALSE(must(peer.is_capturing(stream)));
+        }
+        must(device.destroy_event(fork));
+    }
+    must(peer.synchronize());
+    must(device.synchronize());
+    must(device.deallocate(there));
+    must(peer.deallocate(bounce));
+    must(device.deallocate_host(host));
+    must(device.destroy_event(emptied));
+    must(peer.destroy_event(filled));
+    must(peer.destroy_stream(stream));
 }
 
 }  // namespace residency::conformance
