@@ -33,6 +33,9 @@ struct JitteredPair : support::SimulatedPair {
 TEST_CASE("SimulatedDevice is a PeerDevice whatever the durations") {
     residency::conformance::peer_conformance<JitteredPair>();
 }
+TEST_CASE("SimulatedDevice is a PeerDevice in captures whatever the durations") {
+    residency::conformance::peer_capture_conformance<JitteredPair>();
+}
 TEST_CASE("SimulatedDevice is a Device whatever the durations") {
     residency::conformance::device_conformance<JitteredHarness>();
 }

@@ -13,7 +13,7 @@
 //   static checksum(span<const byte>), static fill_pattern(span<byte>, seed)      the same on the host
 //   expect_findings()                                 this subcase misuses the device on purpose. Otherwise, if the model has a
 //                                                     checker, the harness's destructor fails the test for each finding
-// and one for peer_conformance() also
+// and one for peer_conformance() and peer_capture_conformance() also
 //   peer()                                            another Device& of the same host, with at least 256 MiB free, that
 //                                                     device() can read; enable_peer() was not called on either
 //   launch_peer_spin(duration, s)                     launch_spin() on a stream of the peer
@@ -900,128 +900,151 @@ void flag_conformance() {
     }
 }
 
+/// A Bench with a peer, and memory on the way: pinned memory of the host, memory of the peer, memory of the device.
+template <class Harness>
+struct PeerBench : Bench<Harness> {
+    static_assert(residency::PeerDevice<typename Harness::Device>);
+    using Device = typename Harness::Device;  ///< the devices under test
+    using Stream = typename Device::Stream;   ///< of one of them
+    using Event = typename Device::Event;     ///< of one of them
+    using Bench<Harness>::device;
+    using Bench<Harness>::harness;
+    static constexpr std::uint64_t bytes = 1 << 20;  ///< that fit into `bounce`
+
+    Device& peer = harness.peer();                                      ///< of the harness
+    Stream there = must(peer.create_stream());                          ///< the peer's
+    Event filled = must(peer.create_event(Timing::off));                ///< the peer's: `bounce` has its bytes
+    Event emptied = must(device.create_event(Timing::off));             ///< the device's: `bounce` was read
+    std::byte* host = bytes_at(must(device.allocate_host(2 * bytes)));  ///< pinned by the device
+    std::byte* bounce = bytes_at(must(peer.allocate(bytes)));           ///< of the peer
+    std::byte* here = bytes_at(must(device.allocate(2 * bytes)));       ///< of the device
+
+    PeerBench() { must(device.enable_peer(peer)); }
+    ~PeerBench() {
+        static_cast<void>(peer.synchronize().has_value());
+        static_cast<void>(device.synchronize().has_value());
+        static_cast<void>(device.deallocate(here).has_value());
+        static_cast<void>(peer.deallocate(bounce).has_value());
+        static_cast<void>(device.deallocate_host(host).has_value());
+        static_cast<void>(device.destroy_event(emptied).has_value());
+        static_cast<void>(peer.destroy_event(filled).has_value());
+        static_cast<void>(peer.destroy_stream(there).has_value());
+    }
+
+    /// The peer takes bytes of the host into its memory, late, and records `filled`.
+    void fill(const std::byte* from) {
+        const Copy up{bounce, from, bytes};
+        harness.launch_peer_spin(5ms, there);
+        must(peer.copy({&up, 1}, there));
+        must(peer.record(filled, there));
+    }
+};
+
 /// Peers: N1, N2.
 template <class Harness>
 void peer_conformance() {
-    static_assert(residency::PeerDevice<typename Harness::Device>);
-    using Device = typename Harness::Device;
-    using Event = typename Device::Event;
-    Bench<Harness> bench;
-    Device& device = bench.device;
-    Device& peer = bench.harness.peer();
-    constexpr std::uint64_t bytes = 1 << 20;
-    const auto stream = must(peer.create_stream());
-    const Event filled = must(peer.create_event(Timing::off)), emptied = must(device.create_event(Timing::off));
-    auto* const host = bytes_at(must(device.allocate_host(2 * bytes)));
-    auto* const bounce = bytes_at(must(peer.allocate(bytes)));
-    auto* const there = bytes_at(must(device.allocate(2 * bytes)));
-    /// The peer takes bytes of the host into its memory, late.
-    const auto fill = [&](const std::byte* from) {
-        const Copy up{bounce, from, bytes};
-        bench.harness.launch_peer_spin(5ms, stream);
-        must(peer.copy({&up, 1}, stream));
-        must(peer.record(filled, stream));
-    };
-    must(device.enable_peer(peer));
+    PeerBench<Harness> bench;
+    auto& device = bench.device;
+    auto& peer = bench.peer;
+    std::byte *const host = bench.host, *const bounce = bench.bounce, *const here = bench.here;
+    constexpr std::uint64_t bytes = bench.bytes;
 
     SUBCASE("N1: may be called again, and for itself") {
         must(device.enable_peer(peer));
         must(device.enable_peer(device));
         Harness::fill_pattern({host, bytes}, 80);
-        fill(host);
-        must(peer.synchronize(stream));
-        bench.copy(there, bounce, bytes, bench.a);
-        CHECK(bench.sum_of(there, bytes, bench.a) == bench.pattern_sum(bytes, 80));
+        bench.fill(host);
+        must(peer.synchronize(bench.there));
+        bench.copy(here, bounce, bytes, bench.a);
+        CHECK(bench.sum_of(here, bytes, bench.a) == bench.pattern_sum(bytes, 80));
     }
     SUBCASE("N2: waits order copies of the two, also where memory is used again") {
         for (std::uint64_t round = 0; round < 3; ++round) {
             Harness::fill_pattern({host, bytes}, 81);
             Harness::fill_pattern({host + bytes, bytes}, 82 + round);
             for (std::uint64_t half = 0; half < 2; ++half) {
-                must(peer.wait(stream, emptied));  // D1: never recorded the first time
-                fill(host + half * bytes);
-                must(device.wait(bench.a, filled));
-                bench.copy(there + half * bytes, bounce, bytes, bench.a);
-                must(device.record(emptied, bench.a));
+                must(peer.wait(bench.there, bench.emptied));  // D1: never recorded the first time
+                bench.fill(host + half * bytes);
+                must(device.wait(bench.a, bench.filled));
+                bench.copy(here + half * bytes, bounce, bytes, bench.a);
+                must(device.record(bench.emptied, bench.a));
             }
-            CHECK(bench.sum_of(there, bytes, bench.a) == bench.pattern_sum(bytes, 81));
-            CHECK(bench.sum_of(there + bytes, bytes, bench.a) == bench.pattern_sum(bytes, 82 + round));
+            CHECK(bench.sum_of(here, bytes, bench.a) == bench.pattern_sum(bytes, 81));
+            CHECK(bench.sum_of(here + bytes, bytes, bench.a) == bench.pattern_sum(bytes, 82 + round));
         }
     }
     SUBCASE("pieces of one call come from the host and from a peer") {
         Harness::fill_pattern({host, 2 * bytes}, 85);
-        fill(host);
-        must(device.wait(bench.a, filled));
+        bench.fill(host);
+        must(device.wait(bench.a, bench.filled));
         std::vector<Copy> pieces;
         for (std::uint64_t at = 0; at < bytes; at += bytes / 8) {
-            pieces.push_back({there + at, bounce + at, bytes / 8});
-            pieces.push_back({there + bytes + at, host + bytes + at, bytes / 8});
+            pieces.push_back({here + at, bounce + at, bytes / 8});
+            pieces.push_back({here + bytes + at, host + bytes + at, bytes / 8});
         }
         must(device.copy(pieces, bench.a));
-        CHECK(bench.sum_of(there, 2 * bytes, bench.a) == bench.pattern_sum(2 * bytes, 85));
+        CHECK(bench.sum_of(here, 2 * bytes, bench.a) == bench.pattern_sum(2 * bytes, 85));
     }
     if constexpr (requires { bench.harness.findings(); }) {
         SUBCASE("a wait that is missing is found") {
-            fill(host);
-            must(device.wait(bench.a, filled));
-            bench.copy(there, bounce, bytes, bench.a);
+            bench.fill(host);
+            must(device.wait(bench.a, bench.filled));
+            bench.copy(here, bounce, bytes, bench.a);
             CHECK(bench.harness.findings() == 0);
             bench.harness.expect_findings();
-            bench.copy(there, bounce, bytes, bench.b);  // waits for neither of the two
-            CHECK(bench.harness.findings() > 0);
-            const auto before = bench.harness.findings();
-            fill(host);  // while it may still be read
-            CHECK(bench.harness.findings() > before);
+            bench.copy(here, bounce, bytes, bench.b);  // waits for neither of the two
+            const auto found = bench.harness.findings();
+            CHECK(found > 0);
+            bench.fill(host);  // while it may still be read
+            CHECK(bench.harness.findings() > found);
         }
     }
-    if constexpr (residency::CapturingDevice<Device>) {
-        const Event fork = must(device.create_event(Timing::off));
-        SUBCASE("N2: a stream of a peer takes part in a capture; each launch moves the bytes of that time") {
-            const Copy up{bounce, host, bytes};
-            must(device.begin_capture(bench.a));
-            must(device.record(fork, bench.a));
-            must(peer.wait(stream, fork));
-            CHECK(must(peer.is_capturing(stream)));
-            bench.harness.launch_peer_spin(5ms, stream);
-            must(peer.copy({&up, 1}, stream));
-            must(peer.record(filled, stream));
-            must(device.wait(bench.a, filled));
-            bench.copy(there, bounce, bytes, bench.a);
-            const auto graph = must(device.end_capture(bench.a));
-            CHECK_FALSE(must(peer.is_capturing(stream)));
-            for (std::uint64_t round = 0; round < 2; ++round) {
-                Harness::fill_pattern({host, bytes}, 90 + round);
-                must(device.launch(graph, bench.a));
-                CHECK(bench.sum_of(there, bytes, bench.a) == bench.pattern_sum(bytes, 90 + round));
-            }
-            must(device.destroy_graph(graph));
+}
+
+/// Captures that peers take part in: N2, D2.
+template <class Harness>
+void peer_capture_conformance() {
+    static_assert(residency::CapturingDevice<typename Harness::Device>);
+    PeerBench<Harness> bench;
+    auto& device = bench.device;
+    auto& peer = bench.peer;
+    constexpr std::uint64_t bytes = bench.bytes;
+    const auto fork = must(device.create_event(Timing::off));
+
+    SUBCASE("N2: a stream of a peer takes part in a capture; each launch moves the bytes of that time") {
+        must(device.begin_capture(bench.a));
+        must(device.record(fork, bench.a));
+        must(peer.wait(bench.there, fork));
+        CHECK(must(peer.is_capturing(bench.there)));
+        bench.fill(bench.host);
+        must(device.wait(bench.a, bench.filled));
+        bench.copy(bench.here, bench.bounce, bytes, bench.a);
+        const auto graph = must(device.end_capture(bench.a));
+        CHECK_FALSE(must(peer.is_capturing(bench.there)));
+        for (std::uint64_t round = 0; round < 2; ++round) {
+            Harness::fill_pattern({bench.host, bytes}, 90 + round);
+            must(device.launch(graph, bench.a));
+            CHECK(bench.sum_of(bench.here, bytes, bench.a) == bench.pattern_sum(bytes, 90 + round));
         }
-        SUBCASE("N2: what a peer recorded outside of the capture invalidates it (D2)") {
-            bench.harness.expect_findings();
-            must(peer.record(filled, stream));
-            must(device.begin_capture(bench.a));
-            CHECK_FALSE(device.wait(bench.a, filled));
-            CHECK_FALSE(device.end_capture(bench.a));
-        }
-        SUBCASE("N2: a fork to a peer that is not joined fails at the end (D2)") {
-            bench.harness.expect_findings();
-            must(device.begin_capture(bench.a));
-            must(device.record(fork, bench.a));
-            must(peer.wait(stream, fork));
-            must(peer.fill(bounce, std::byte{1}, 8, stream));
-            CHECK_FALSE(device.end_capture(bench.a));
-            CHECK_FALSE(must(peer.is_capturing(stream)));
-        }
-        must(device.destroy_event(fork));
+        must(device.destroy_graph(graph));
     }
-    must(peer.synchronize());
-    must(device.synchronize());
-    must(device.deallocate(there));
-    must(peer.deallocate(bounce));
-    must(device.deallocate_host(host));
-    must(device.destroy_event(emptied));
-    must(peer.destroy_event(filled));
-    must(peer.destroy_stream(stream));
+    SUBCASE("D2: what a peer recorded outside of the capture invalidates it") {
+        bench.harness.expect_findings();
+        must(peer.record(bench.filled, bench.there));
+        must(device.begin_capture(bench.a));
+        CHECK_FALSE(device.wait(bench.a, bench.filled));
+        CHECK_FALSE(device.end_capture(bench.a));
+    }
+    SUBCASE("D2: a fork to a peer that is not joined fails at the end") {
+        bench.harness.expect_findings();
+        must(device.begin_capture(bench.a));
+        must(device.record(fork, bench.a));
+        must(peer.wait(bench.there, fork));
+        must(peer.fill(bench.bounce, std::byte{1}, 8, bench.there));
+        CHECK_FALSE(device.end_capture(bench.a));
+        CHECK_FALSE(must(peer.is_capturing(bench.there)));
+    }
+    must(device.destroy_event(fork));
 }
 
 }  // namespace residency::conformance

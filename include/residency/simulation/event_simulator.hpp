@@ -39,9 +39,9 @@ struct StreamState {
 };
 
 /// Executes operations in virtual time, as discrete events. The clock never goes back, the operations of a stream run one after
-/// another, and each direction of a GPU's link, and its copies from peers, run one copy at a time, in the order in which they could start.
-/// Kernels of different streams run side by side. An operation takes effect on bytes when it ends. Does not judge what it executes (Checker does), and
-/// is not thread safe.
+/// another. Each direction of a GPU's link runs one copy at a time, in the order in which they could start, and so do its copies from
+/// peers. Kernels of different streams run side by side. An operation takes effect on bytes when it ends. Does not judge what it
+/// executes (Checker does), and is not thread safe.
 class EventSimulator {
     /// A part of the GPU that runs one operation at a time.
     struct Unit {

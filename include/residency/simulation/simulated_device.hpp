@@ -141,7 +141,7 @@ public:
     SimulatedDevice(Config config, SimulatedDevice& beside);
     SimulatedDevice(const SimulatedDevice&) = delete;
     SimulatedDevice& operator=(const SimulatedDevice&) = delete;
-    /// Drops pending work. What a peer's work still reads of its memory is a report.
+    /// Drops pending work. Its memory ends, its pinned memory too: that the work of a peer still uses it is a report.
     ~SimulatedDevice();
 
     /// The Residencies on it.
