@@ -12,4 +12,8 @@ TEST_CASE("SimulatedDevice is a CapturingDevice") {
 TEST_CASE("SimulatedDevice is a VirtualMemoryDevice") {
     residency::conformance::virtual_memory_conformance<support::SimulatedHarness>();
 }
+TEST_CASE("SimulatedDevice is a PeerDevice") { residency::conformance::peer_conformance<support::SimulatedPair>(); }
+TEST_CASE("SimulatedDevice is a PeerDevice in captures") {
+    residency::conformance::peer_capture_conformance<support::SimulatedPair>();
+}
 TEST_CASE("SimulatedDevice is a FlagDevice") { residency::conformance::flag_conformance<support::SimulatedHarness>(); }

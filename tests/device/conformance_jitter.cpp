@@ -24,8 +24,18 @@ struct JitteredHarness : support::SimulatedHarness {
     }
 };
 
+struct JitteredPair : support::SimulatedPair {
+    JitteredPair() : SimulatedPair{JitteredHarness::config()} {}
+};
+
 }  // namespace
 
+TEST_CASE("SimulatedDevice is a PeerDevice whatever the durations") {
+    residency::conformance::peer_conformance<JitteredPair>();
+}
+TEST_CASE("SimulatedDevice is a PeerDevice in captures whatever the durations") {
+    residency::conformance::peer_capture_conformance<JitteredPair>();
+}
 TEST_CASE("SimulatedDevice is a Device whatever the durations") {
     residency::conformance::device_conformance<JitteredHarness>();
 }

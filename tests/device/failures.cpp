@@ -119,6 +119,7 @@ struct Everything {
             case CallKind::destroy_flag: return outcome(device.destroy_flag(flag));
             case CallKind::wait_flag: return outcome(device.wait_flag(stream, flag, 0));
             case CallKind::raise_flag: return outcome(device.raise_flag(flag, 1));
+            case CallKind::enable_peer: return outcome(device.enable_peer(device));
             case CallKind::host_access: return outcome(device.host_write(host, 4096));
             case CallKind::any: break;
         }
@@ -359,6 +360,7 @@ TEST_CASE("a device whose rates, latencies, costs or jitter no machine has is a 
         refused([&](Config& config) { config.link.to_host_bytes_per_second = bad; }, "give link.to_device_");
         refused([&](Config& config) { config.link.pageable_bytes_per_second = bad; }, "give link.to_device_");
         refused([&](Config& config) { config.link.on_device_bytes_per_second = bad; }, "above 0, and finite");
+        refused([&](Config& config) { config.peer_bytes_per_second = bad; }, "give peer_bytes_per_second");
         refused([&](Config& config) { config.jitter = bad; }, "give jitter of 1 or more");
     }
     refused([](Config& config) { config.jitter = 0.5; }, "give jitter of 1 or more");

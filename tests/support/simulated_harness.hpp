@@ -97,4 +97,23 @@ private:
     bool findings_expected_ = false;
 };
 
+/// Two GPUs of one host.
+class SimulatedPair : public SimulatedHarness {
+public:
+    SimulatedPair() : SimulatedPair{small_device()} {}
+    explicit SimulatedPair(const Device::Config& config) : SimulatedHarness{config}, peer_{config, device()} {}
+    ~SimulatedPair() {
+        for (const auto& leak : peer_.leaks()) { FAIL_CHECK("left by the peer: " << leak.what); }
+    }
+
+    [[nodiscard]] Device& peer() noexcept { return peer_; }
+    [[nodiscard]] std::uint64_t findings() const { return peer_.report_count(); }
+    void launch_peer_spin(std::chrono::nanoseconds duration, Stream stream) {
+        must(peer_.launch(stream, {.name = "spin", .duration = duration, .reads = {}, .writes = {}, .body = {}}));
+    }
+
+private:
+    Device peer_;
+};
+
 }  // namespace support

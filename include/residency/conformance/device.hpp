@@ -13,6 +13,11 @@
 //   static checksum(span<const byte>), static fill_pattern(span<byte>, seed)      the same on the host
 //   expect_findings()                                 this subcase misuses the device on purpose. Otherwise, if the model has a
 //                                                     checker, the harness's destructor fails the test for each finding
+// and one for peer_conformance() and peer_capture_conformance() also
+//   peer()                                            another Device& of the same host, with at least 256 MiB free, that
+//                                                     device() can read; enable_peer() was not called on either
+//   launch_peer_spin(duration, s)                     launch_spin() on a stream of the peer
+//   findings()                                        only where the model has a checker: how many there are
 
 #include <doctest/doctest.h>
 
@@ -893,6 +898,153 @@ void flag_conformance() {
             must(device.destroy_flag(flag));
         }
     }
+}
+
+/// A Bench with a peer, and memory on the way: pinned memory of the host, memory of the peer, memory of the device.
+template <class Harness>
+struct PeerBench : Bench<Harness> {
+    static_assert(residency::PeerDevice<typename Harness::Device>);
+    using Device = typename Harness::Device;  ///< the devices under test
+    using Stream = typename Device::Stream;   ///< of one of them
+    using Event = typename Device::Event;     ///< of one of them
+    using Bench<Harness>::device;
+    using Bench<Harness>::harness;
+    static constexpr std::uint64_t bytes = 1 << 20;  ///< that fit into `bounce`
+
+    Device& peer = harness.peer();                                      ///< of the harness
+    Stream there = must(peer.create_stream());                          ///< the peer's
+    Event filled = must(peer.create_event(Timing::off));                ///< the peer's: `bounce` has its bytes
+    Event emptied = must(device.create_event(Timing::off));             ///< the device's: `bounce` was read
+    std::byte* host = bytes_at(must(device.allocate_host(2 * bytes)));  ///< pinned by the device
+    std::byte* bounce = bytes_at(must(peer.allocate(bytes)));           ///< of the peer
+    std::byte* here = bytes_at(must(device.allocate(2 * bytes)));       ///< of the device
+
+    PeerBench() { must(device.enable_peer(peer)); }
+    ~PeerBench() {
+        static_cast<void>(peer.synchronize().has_value());
+        static_cast<void>(device.synchronize().has_value());
+        static_cast<void>(device.deallocate(here).has_value());
+        static_cast<void>(peer.deallocate(bounce).has_value());
+        static_cast<void>(device.deallocate_host(host).has_value());
+        static_cast<void>(device.destroy_event(emptied).has_value());
+        static_cast<void>(peer.destroy_event(filled).has_value());
+        static_cast<void>(peer.destroy_stream(there).has_value());
+    }
+
+    /// The peer takes bytes of the host into its memory, late, and records `filled`.
+    void fill(const std::byte* from) {
+        const Copy up{bounce, from, bytes};
+        harness.launch_peer_spin(5ms, there);
+        must(peer.copy({&up, 1}, there));
+        must(peer.record(filled, there));
+    }
+};
+
+/// Peers: N1, N2.
+template <class Harness>
+void peer_conformance() {
+    PeerBench<Harness> bench;
+    auto& device = bench.device;
+    auto& peer = bench.peer;
+    std::byte *const host = bench.host, *const bounce = bench.bounce, *const here = bench.here;
+    constexpr std::uint64_t bytes = bench.bytes;
+
+    SUBCASE("N1: may be called again, and for itself") {
+        must(device.enable_peer(peer));
+        must(device.enable_peer(device));
+        Harness::fill_pattern({host, bytes}, 80);
+        bench.fill(host);
+        must(peer.synchronize(bench.there));
+        bench.copy(here, bounce, bytes, bench.a);
+        CHECK(bench.sum_of(here, bytes, bench.a) == bench.pattern_sum(bytes, 80));
+    }
+    SUBCASE("N2: waits order copies of the two, also where memory is used again") {
+        for (std::uint64_t round = 0; round < 3; ++round) {
+            Harness::fill_pattern({host, bytes}, 81);
+            Harness::fill_pattern({host + bytes, bytes}, 82 + round);
+            for (std::uint64_t half = 0; half < 2; ++half) {
+                must(peer.wait(bench.there, bench.emptied));  // D1: never recorded the first time
+                bench.fill(host + half * bytes);
+                must(device.wait(bench.a, bench.filled));
+                bench.copy(here + half * bytes, bounce, bytes, bench.a);
+                must(device.record(bench.emptied, bench.a));
+            }
+            CHECK(bench.sum_of(here, bytes, bench.a) == bench.pattern_sum(bytes, 81));
+            CHECK(bench.sum_of(here + bytes, bytes, bench.a) == bench.pattern_sum(bytes, 82 + round));
+        }
+    }
+    SUBCASE("pieces of one call come from the host and from a peer") {
+        Harness::fill_pattern({host, 2 * bytes}, 85);
+        bench.fill(host);
+        must(device.wait(bench.a, bench.filled));
+        std::vector<Copy> pieces;
+        for (std::uint64_t at = 0; at < bytes; at += bytes / 8) {
+            pieces.push_back({here + at, bounce + at, bytes / 8});
+            pieces.push_back({here + bytes + at, host + bytes + at, bytes / 8});
+        }
+        must(device.copy(pieces, bench.a));
+        CHECK(bench.sum_of(here, 2 * bytes, bench.a) == bench.pattern_sum(2 * bytes, 85));
+    }
+    if constexpr (requires { bench.harness.findings(); }) {
+        SUBCASE("a wait that is missing is found") {
+            bench.fill(host);
+            must(device.wait(bench.a, bench.filled));
+            bench.copy(here, bounce, bytes, bench.a);
+            CHECK(bench.harness.findings() == 0);
+            bench.harness.expect_findings();
+            bench.copy(here, bounce, bytes, bench.b);  // waits for neither of the two
+            const auto found = bench.harness.findings();
+            CHECK(found > 0);
+            bench.fill(host);  // while it may still be read
+            CHECK(bench.harness.findings() > found);
+        }
+    }
+}
+
+/// Captures that peers take part in: N2, D2.
+template <class Harness>
+void peer_capture_conformance() {
+    static_assert(residency::CapturingDevice<typename Harness::Device>);
+    PeerBench<Harness> bench;
+    auto& device = bench.device;
+    auto& peer = bench.peer;
+    constexpr std::uint64_t bytes = bench.bytes;
+    const auto fork = must(device.create_event(Timing::off));
+
+    SUBCASE("N2: a stream of a peer takes part in a capture; each launch moves the bytes of that time") {
+        must(device.begin_capture(bench.a));
+        must(device.record(fork, bench.a));
+        must(peer.wait(bench.there, fork));
+        CHECK(must(peer.is_capturing(bench.there)));
+        bench.fill(bench.host);
+        must(device.wait(bench.a, bench.filled));
+        bench.copy(bench.here, bench.bounce, bytes, bench.a);
+        const auto graph = must(device.end_capture(bench.a));
+        CHECK_FALSE(must(peer.is_capturing(bench.there)));
+        for (std::uint64_t round = 0; round < 2; ++round) {
+            Harness::fill_pattern({bench.host, bytes}, 90 + round);
+            must(device.launch(graph, bench.a));
+            CHECK(bench.sum_of(bench.here, bytes, bench.a) == bench.pattern_sum(bytes, 90 + round));
+        }
+        must(device.destroy_graph(graph));
+    }
+    SUBCASE("D2: what a peer recorded outside of the capture invalidates it") {
+        bench.harness.expect_findings();
+        must(peer.record(bench.filled, bench.there));
+        must(device.begin_capture(bench.a));
+        CHECK_FALSE(device.wait(bench.a, bench.filled));
+        CHECK_FALSE(device.end_capture(bench.a));
+    }
+    SUBCASE("D2: a fork to a peer that is not joined fails at the end") {
+        bench.harness.expect_findings();
+        must(device.begin_capture(bench.a));
+        must(device.record(fork, bench.a));
+        must(peer.wait(bench.there, fork));
+        must(peer.fill(bench.bounce, std::byte{1}, 8, bench.there));
+        CHECK_FALSE(device.end_capture(bench.a));
+        CHECK_FALSE(must(peer.is_capturing(bench.there)));
+    }
+    must(device.destroy_event(fork));
 }
 
 }  // namespace residency::conformance

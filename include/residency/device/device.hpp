@@ -36,7 +36,7 @@ enum class Timing : bool { off, on };
 ///
 /// Handles (`Stream`, `Event`, `Pool`) are small values that are compared by ==. A default one names nothing, except that a default
 /// Stream is the default stream. A Stream comes from create_stream() or from the user. A handle is used with the device that
-/// made it only; SimulatedDevice refuses another device's.
+/// made it only, but for events of peers (N2); SimulatedDevice refuses another device's.
 ///
 /// Required expressions, with `d` a device. A call does not block the host unless its line says so. Every call that can fail
 /// returns a Result. Asking for zero bytes of memory of any sort is ErrorKind::invalid_argument.
@@ -152,15 +152,6 @@ concept VirtualMemoryDevice =
         { d.unmap(at, bytes) } -> std::same_as<Status>;
     };
 
-/// A device beside others of one host, whose copies read what those allocate.
-///  P1 `d.enable_peer(other)`       from here on, copies on streams of d read what `other` has and will allocate by allocate(); does
-///                                  nothing where that was enabled before; may block. Error unsupported: these two cannot
-///  P2 `d.wait(s, e)`               e may be of a peer, also in a capture, in which streams of a peer take part like others
-template <class D>
-concept PeerDevice = Device<D> && requires(D d, D& other) {
-    { d.enable_peer(other) } -> std::same_as<Status>;
-};
-
 /// A device that records the work of a stream, and of the streams forked from it by events, and replays it.
 ///  G1 `d.begin_capture(s)`         from here on, work on s is recorded, not run; s is not the default stream; may block (D6)
 ///  G2 `d.end_capture(s)`           the graph, or the error that invalidated the capture; either way s is out of the capture
@@ -195,6 +186,18 @@ concept FlagDevice = Device<D> && requires(D d, typename D::Stream s, typename D
     { d.destroy_flag(f) } -> std::same_as<Status>;
     { d.wait_flag(s, f, value) } -> std::same_as<Status>;
     { d.raise_flag(f, value) } -> std::same_as<Status>;
+};
+
+/// A device that may have peers: other GPUs of the same host, whose memory its copies read. With `other` another one of the same type:
+///  N1 `d.enable_peer(other)`       from here on copies on d's streams read memory that `other` allocated by allocate(), into d's own
+///                                  memory. Does nothing where it was done before, or d is `other`; may block. Error unsupported: these
+///                                  two cannot, for they have no access to each other or are not of one host
+///  N2 `d.wait(s, e)`               e may also have been made by a peer: enable_peer() was called on one of the two. In a capture too:
+///                                  a stream of a peer takes part as one of d does, from its wait for an event of the capture on (D2)
+///  N3 Otherwise each stream, event and allocation is used with the device that made it. Pinned memory is pinned for all.
+template <class D>
+concept PeerDevice = Device<D> && requires(D d, D& other) {
+    { d.enable_peer(other) } -> std::same_as<Status>;
 };
 
 /// Counts what a device has to outlive: Residencies, host memory that it pinned. A device has one as its last member, and gives it as

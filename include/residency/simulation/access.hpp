@@ -48,6 +48,7 @@ enum class OperationKind : std::uint8_t {
     copy_to_host,
     copy_on_device,
     copy_on_host,
+    copy_from_peer,  ///< from the memory of another GPU
     fill,
     allocate,
     deallocate,
@@ -61,10 +62,10 @@ enum class OperationKind : std::uint8_t {
 };
 
 [[nodiscard]] constexpr std::string_view name(OperationKind kind) noexcept {
-    constexpr std::array<std::string_view, 15> names{
-        "kernel",    "copy to device", "copy to host",  "copy on device", "copy on host",
-        "fill",      "allocation",     "deallocation",  "record",         "wait",
-        "flag wait", "read by host",   "write by host", "host memory",    "mapping"};
+    constexpr std::array<std::string_view, 16> names{"kernel",       "copy to device", "copy to host", "copy on device",
+                                                     "copy on host", "copy from peer", "fill",         "allocation",
+                                                     "deallocation", "record",         "wait",         "flag wait",
+                                                     "read by host", "write by host",  "host memory",  "mapping"};
     return names[static_cast<std::size_t>(kind)];
 }
 
@@ -75,6 +76,7 @@ struct Access {
     std::uint32_t stream = 0;    ///< number of the stream's name
     std::uint32_t label = 0;     ///< number of the kernel's name
     OperationKind kind = OperationKind::host_memory;
+    std::uint16_t gpu = 0;  ///< number of the GPU that it ran on
 
     /// Whether it is known to be over where `clock` is.
     [[nodiscard]] bool before(const VectorClock& clock) const noexcept { return clock.covers(actor, sequence); }

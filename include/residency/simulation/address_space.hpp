@@ -12,7 +12,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
 
-/// Addresses of this process that belong to one simulated device, and the memory under them (Linux: mmap, memfd_create).
+/// Addresses of this process that belong to the simulated devices of one host, and the memory under them (Linux: mmap, memfd_create).
 /// A range that was given back is inaccessible, and is handed out again only after 4096 later ones, so that a stray access is
 /// recognised. Not thread safe. No function throws but for the bookkeeping's own memory.
 class AddressSpace {
@@ -76,6 +76,8 @@ public:
         bool on_device = true;       ///< otherwise pinned host memory
         bool mapped = false;         ///< put there by map(), so that `uses` is kept
         AccessLists::List uses = 0;  ///< accesses through this address
+        std::uint16_t gpu = 0;       ///< number of the GPU whose memory it is
+        bool for_peers = false;      ///< by allocate(): copies of peers may read it
     };
 
     /// The entry that holds `at`; null: nothing is mapped there.
@@ -93,8 +95,12 @@ public:
     }
     /// Whether map() mapped every byte of [at, at + bytes). Neighbouring allocations are not one range (D11).
     [[nodiscard]] bool is_one_range(const void* at, std::uint64_t bytes) noexcept {
+        const Entry* first = find(at);
         bool are_mapped = true;
-        return for_each(at, bytes, [&](Entry& entry, std::uintptr_t, std::uint64_t) { are_mapped &= entry.mapped; }) &&
+        return for_each(at, bytes,
+                        [&](Entry& entry, std::uintptr_t, std::uint64_t) {
+                            are_mapped &= entry.mapped && entry.gpu == first->gpu;
+                        }) &&
                are_mapped;
     }
     /// Whether any byte of [at, at + bytes) is mapped.

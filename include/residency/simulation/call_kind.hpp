@@ -56,6 +56,7 @@ enum class CallKind : std::uint8_t {
     destroy_flag,
     wait_flag,
     raise_flag,
+    enable_peer,
     host_access,
     any,  ///< for fault injection only: the next call, whichever it is
 };
@@ -106,6 +107,7 @@ inline constexpr std::size_t call_kinds = static_cast<std::size_t>(CallKind::any
                                                                  "destroy_flag",
                                                                  "wait_flag",
                                                                  "raise_flag",
+                                                                 "enable_peer",
                                                                  "host access",
                                                                  "any"};
     return names[static_cast<std::size_t>(kind)];

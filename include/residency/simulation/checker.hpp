@@ -31,6 +31,7 @@ struct OperationInfo {
     std::string name;                            ///< the kernel's, or what the operation is
     OperationKind kind = OperationKind::kernel;  ///< what it does
     std::uint64_t sequence = 0;                  ///< position in the order of all calls; 0: there is no such operation
+    std::string device;                          ///< the name of the GPU; empty for what the host does itself
 };
 
 /// One finding of the checker: it names the operations at fault, and says in words what is missing between them.
@@ -55,6 +56,7 @@ public:
     bool on = true;
     std::size_t max_reports = 1000;  ///< kept; later findings are only counted
     std::function<void(const Report&)> on_report;
+    std::vector<std::uint32_t> gpus;  ///< numbers of their names, by number; where there are several, texts name them
 
     /// Makes the history of new physical memory, and returns its number. `access`: the operation that made the memory.
     [[nodiscard]] std::uint32_t add_region(std::uint64_t bytes, Content content, const Access& access) {
@@ -135,8 +137,9 @@ public:
 
     [[nodiscard]] OperationInfo describe(const Access& access) const {
         if (access.sequence == 0) { return {}; }
-        return {access.actor == 0 ? std::string{"host"} : names_.name(access.stream), names_.name(access.label),
-                access.kind, access.sequence};
+        const bool by_host = access.actor == 0;
+        return {by_host ? std::string{"host"} : names_.name(access.stream), names_.name(access.label), access.kind,
+                access.sequence, by_host ? std::string{} : names_.name(gpus[access.gpu])};
     }
     /// Reports an access of memory that is not there.
     void dead(const Access& access, const void* at, std::uint64_t bytes, const std::string& why) {
@@ -211,11 +214,12 @@ private:
         if (earlier.sequence == access.sequence) {
             text += "the pieces of one copy must not overlap";
         } else if (access.actor == 0) {
-            text += "the host has to synchronise with stream '" + names_.name(earlier.stream) + "' after #" +
-                    std::to_string(earlier.sequence) + " first";
+            text += "the host has to synchronise with stream '" + names_.name(earlier.stream) + "'" + of(earlier) +
+                    " after #" + std::to_string(earlier.sequence) + " first";
         } else {
-            text += "stream '" + names_.name(access.stream) + "' has to wait for an event recorded on stream '" +
-                    names_.name(earlier.stream) + "' after #" + std::to_string(earlier.sequence);
+            text += "stream '" + names_.name(access.stream) + "'" + of(access) +
+                    " has to wait for an event recorded on stream '" + names_.name(earlier.stream) + "'" + of(earlier) +
+                    " after #" + std::to_string(earlier.sequence);
             const std::uint64_t known = clock.of(earlier.actor);
             text += known == 0 ? "; it has waited for nothing there"
                                : "; it has waited only up to #" + std::to_string(known);
@@ -235,8 +239,13 @@ private:
         std::string text{name(access.kind)};
         if (const std::string& label = names_.name(access.label); label != text) { text += " '" + label + "'"; }
         text += " (#" + std::to_string(access.sequence);
-        text += access.actor == 0 ? " by the host)" : " on stream '" + names_.name(access.stream) + "')";
+        text +=
+            access.actor == 0 ? " by the host)" : " on stream '" + names_.name(access.stream) + "'" + of(access) + ")";
         return text;
+    }
+    /// The GPU, in words, where there are several.
+    [[nodiscard]] std::string of(const Access& access) const {
+        return gpus.size() > 1 ? " of '" + names_.name(gpus[access.gpu]) + "'" : std::string{};
     }
     [[nodiscard]] static std::string range(const void* at, std::uint64_t bytes) {
         static constexpr char digits[] = "0123456789abcdef";

@@ -24,7 +24,11 @@
 #include "residency/simulation/memory_pool.hpp"
 #include "residency/simulation/operation.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace simulation {
+namespace residency { inline namespace RESIDENCY_ABI {
+
+class SimulatedDevice;
+
+namespace simulation {
 
 /// One call of a capture, which every launch of the graph makes again.
 struct CapturedCall {
@@ -40,8 +44,7 @@ struct CapturedCall {
     std::uint64_t bytes = 0;
     ByteRanges reads, writes;              ///< of a kernel
     std::shared_ptr<KernelFunction> body;  ///< of a kernel
-    /// For a record of an event: the place and the generation of the event that each launch records; place 0: none.
-    std::uint32_t event = 0, event_generation = 0;
+    Handle<EventTag> event;                ///< of a record: that each launch records; a default one: none
 };
 
 /// A capture under way. Its streams are the lanes of the graph to be; lane 0 is the stream that began the capture.
@@ -68,7 +71,7 @@ struct GraphState {
     std::uint64_t generation = 0;        ///< of the address map when the ranges were checked last
 };
 
-/// A call of a simulated device is under way: its mutex is held.
+/// A call of a simulated device of the host is under way: its mutex is held.
 struct DeviceLock : std::unique_lock<std::mutex> {
     using unique_lock::unique_lock;
 };
@@ -81,8 +84,8 @@ struct ChunkState {
     bool destroyed = false;               ///< lives on until it is mapped nowhere
 };
 
-/// What a simulated device holds, out of sight of the programs that use one.
-struct DeviceState {
+/// What belongs to one GPU of a host.
+struct GpuState {
     struct EventState {
         Marker* marker = nullptr;  ///< of its last record, a reference; null: not recorded outside of a capture
         bool timing = false;
@@ -105,6 +108,39 @@ struct DeviceState {
         std::uint64_t remaining;  ///< calls of that kind up to it
         ErrorKind error;
     };
+
+    GpuState(SimulatedDevice& owner, std::uint16_t its_number) noexcept
+        : device{owner},
+          number{its_number},
+          events{&owner},
+          pools{&owner},
+          chunks{&owner},
+          graphs{&owner},
+          flags{&owner} {}
+
+    SimulatedDevice& device;
+    std::uint16_t number;              ///< among the GPUs of the host
+    std::uint32_t default_stream = 0;  ///< its number
+    std::uint32_t streams_made = 0;    // for names
+    std::vector<std::uint16_t> peers;  ///< numbers of the GPUs whose memory its copies read
+    HandleTable<EventState, EventTag> events;
+    HandleTable<MemoryPool, PoolTag> pools;
+    HandleTable<ChunkState, ChunkTag> chunks;
+    HandleTable<GraphState, GraphTag> graphs;
+    HandleTable<FlagState, FlagTag> flags;
+    std::vector<Allocation> allocations;   // of device memory
+    std::vector<Allocation> pinned;        // host memory
+    std::vector<Allocation> reservations;  // of addresses
+    std::vector<MappedChunk> mapped;       ///< by address
+
+    std::uint32_t dying_pools = 0;                 ///< destroyed, with deallocations pending
+    std::uint64_t used_bytes = 0, peak_bytes = 0;  // of the device; the most ever
+    std::vector<Failure> failures;
+    bool lost = false;
+};
+
+/// What the simulated devices of one host hold, out of sight of the programs that use them.
+struct DeviceState {
     /// Pieces of one copy call that go the same way.
     struct CopyGroup {
         OperationKind kind = OperationKind::copy_on_host;
@@ -113,13 +149,11 @@ struct DeviceState {
         std::vector<Copy> copies;
     };
 
-    /// `owner`: the device.
-    explicit DeviceState(const void* owner) noexcept
-        : events{owner}, pools{owner}, chunks{owner}, graphs{owner}, flags{owner} {}
-
     CaptureGate gate;  // taken before mutex
     std::mutex mutex;
-    std::condition_variable changed;  ///< a flag was raised, or the device lost
+    std::condition_variable changed;  ///< a flag was raised, or a device lost
+
+    std::vector<std::unique_ptr<GpuState>> gpus;  ///< by number; null: destroyed
 
     AddressSpace device_space, host_space;
     AddressMap map;
@@ -133,25 +167,10 @@ struct DeviceState {
     VectorClock host_clock;                      // what the host knows to be over
     std::uint64_t host_version = 1;              ///< changes with host_clock
     std::vector<std::uint32_t> retired_streams;  // numbers to be used again
-    std::uint32_t streams_made = 0;              // for names
-
-    HandleTable<EventState, EventTag> events;
-    HandleTable<MemoryPool, PoolTag> pools;
-    HandleTable<ChunkState, ChunkTag> chunks;
-    HandleTable<GraphState, GraphTag> graphs;
-    HandleTable<FlagState, FlagTag> flags;
-    std::vector<Allocation> allocations;   // of device memory
-    std::vector<Allocation> pinned;        // host memory
-    std::vector<Allocation> reservations;  // of addresses
-    std::vector<MappedChunk> mapped;       ///< by address
     std::vector<std::unique_ptr<CaptureState>> captures;
     std::uint32_t captures_made = 0;
-    std::array<CopyGroup, 8> groups;  // of the call being made
-
-    std::uint32_t dying_pools = 0;                 ///< destroyed, with deallocations pending
-    std::uint64_t used_bytes = 0, peak_bytes = 0;  // of the device; the most ever
-    std::vector<Failure> failures;
-    bool lost = false;
+    std::array<CopyGroup, 10> groups;  // of the call being made
 };
 
-}}}  // namespace residency::RESIDENCY_ABI::simulation
+}  // namespace simulation
+}}  // namespace residency::RESIDENCY_ABI

@@ -35,29 +35,47 @@ struct StreamState {
     VectorClock clock;               ///< what lies before the next operation
     std::uint32_t capture = 0;       ///< number of the capture that it takes part in; 0: none
     std::uint32_t lane = 0;          ///< its number in that capture
+    std::uint16_t gpu = 0;           ///< number of the GPU that it belongs to
 };
 
 /// Executes operations in virtual time, as discrete events. The clock never goes back, the operations of a stream run one after
-/// another, and each direction of the link runs one copy at a time, in the order in which they could start. Kernels of different
-/// streams run side by side. An operation takes effect on bytes when it ends. Does not judge what it executes (Checker does), and
-/// is not thread safe.
+/// another. Each direction of a GPU's link runs one copy at a time, in the order in which they could start, and so do its copies from
+/// peers. Kernels of different streams run side by side. An operation takes effect on bytes when it ends. Does not judge what it
+/// executes (Checker does), and is not thread safe.
 class EventSimulator {
+    /// A part of the GPU that runs one operation at a time.
+    struct Unit {
+        bool busy = false;
+        Operation* first = nullptr;  ///< waits for the unit for longest; linked by next_ready
+        Operation* last = nullptr;
+    };
+    enum : std::size_t { to_device_unit, to_host_unit, from_peer_unit, compute_unit, units };
+
 public:
+    /// One GPU.
+    struct Gpu {
+        std::uint32_t label = 0;         ///< number of its name
+        bool concurrent_kernels = true;  ///< false: one kernel at a time
+        double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
+        std::uint64_t random = 0;        ///< the seed of these factors; then the state of the generator
+        std::uint64_t executed = 0;      ///< operations that have ended
+        std::function<void(const ExecutedOperation&)> observer;  ///< of operations that end
+        std::array<Unit, units> parts;                           ///< that run one operation at a time each
+    };
+
     EventSimulator(AddressMap& map, NameTable& names) : map_{map}, names_{names} {}
     EventSimulator(const EventSimulator&) = delete;
     EventSimulator& operator=(const EventSimulator&) = delete;
 
-    bool concurrent_kernels = true;  ///< false: one kernel at a time
-    bool real_bytes = true;          ///< false: operations have no effect on bytes, and kernels no bodies
-    double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
-    std::function<void(const ExecutedOperation&)> observer;
+    bool real_bytes = true;                      ///< false: operations have no effect on bytes, and kernels no bodies
     std::atomic<std::thread::id> body_thread{};  ///< the thread that runs a kernel's body now
 
-    void seed(std::uint64_t value) noexcept { random_ = value; }
     /// Virtual time, ns.
     [[nodiscard]] std::int64_t now() const noexcept { return now_; }
-    /// Operations that have ended.
-    [[nodiscard]] std::uint64_t executed() const noexcept { return executed_; }
+
+    // GPUs by number.
+    [[nodiscard]] Gpu& gpu(std::uint32_t number) noexcept { return gpus_[number]; }
+    Gpu& add_gpu() { return gpus_.emplace_back(); }
 
     // Streams by number. Number 0 is the host, which has no operations.
     [[nodiscard]] StreamState& stream(std::uint32_t number) noexcept { return streams_[number]; }
@@ -118,6 +136,33 @@ public:
         run_ready();
         return true;
     }
+    /// Drops the pending work of a GPU: none of it takes effect, and who waits for it goes on.
+    void drop(std::uint32_t gpu) {
+        std::erase_if(completions_,
+                      [&](const Completion& completion) { return streams_[completion.operation->stream].gpu == gpu; });
+        std::make_heap(completions_.begin(), completions_.end());
+        gpus_[gpu].parts = {};
+        for (std::uint32_t number = 0; number < stream_count(); ++number) {
+            StreamState& stream = streams_[number];
+            if (stream.gpu != gpu) { continue; }
+            while (stream.first != nullptr) {
+                Operation& operation = *stream.first;
+                operation.next_ready = nullptr;
+                if (operation.kind == OperationKind::wait) {
+                    std::erase(operation.marker->waiters, number);
+                } else if (operation.marker != nullptr) {
+                    reach(*operation.marker);
+                }
+                if (operation.kind == OperationKind::wait_flag) {
+                    std::erase(operation.flag->waiters, number);
+                    --operation.flag->pending;
+                }
+                remove_first(stream);
+            }
+            stream.busy = false;
+        }
+        run_ready();
+    }
     /// Whether operation `sequence` of a stream waits, directly or not, for a flag that has not been raised.
     [[nodiscard]] bool held_by_flag(std::uint32_t stream, std::uint64_t sequence) const {
         for (const Operation* operation = streams_[stream].first;
@@ -143,19 +188,14 @@ private:
             return time != other.time ? time > other.time : order > other.order;
         }
     };
-    /// A part of the GPU that runs one operation at a time.
-    struct Unit {
-        bool busy = false;
-        Operation* first = nullptr;  ///< waits for the unit for longest; linked by next_ready
-        Operation* last = nullptr;
-    };
-    enum : std::size_t { to_device_unit, to_host_unit, compute_unit, units };
-
+    [[nodiscard]] Gpu& gpu_of(const Operation& operation) noexcept { return gpus_[streams_[operation.stream].gpu]; }
     [[nodiscard]] Unit* unit_of(const Operation& operation) noexcept {
+        Gpu& gpu = gpu_of(operation);
         switch (operation.kind) {
-            case OperationKind::copy_to_device: return &units_[to_device_unit];
-            case OperationKind::copy_to_host: return &units_[to_host_unit];
-            case OperationKind::kernel: return concurrent_kernels ? nullptr : &units_[compute_unit];
+            case OperationKind::copy_to_device: return &gpu.parts[to_device_unit];
+            case OperationKind::copy_to_host: return &gpu.parts[to_host_unit];
+            case OperationKind::copy_from_peer: return &gpu.parts[from_peer_unit];
+            case OperationKind::kernel: return gpu.concurrent_kernels ? nullptr : &gpu.parts[compute_unit];
             default: return nullptr;
         }
     }
@@ -215,7 +255,7 @@ private:
     }
     void start(Operation* operation) {
         operation->start = now_;
-        completions_.push_back({now_ + jittered(operation->duration), order_++, operation});
+        completions_.push_back({now_ + jittered(operation->duration, gpu_of(*operation)), order_++, operation});
         std::push_heap(completions_.begin(), completions_.end());
     }
     void finish(Operation* operation) {
@@ -234,7 +274,8 @@ private:
     }
     /// Takes the effect of an operation, at its end.
     void apply(Operation& operation) noexcept {
-        ++executed_;
+        Gpu& gpu = gpu_of(operation);
+        ++gpu.executed;
         if (real_bytes && reachable(operation)) {
             for (const Copy& copy : operation.copies) { std::memmove(copy.to, copy.from, copy.bytes); }
             if (operation.fill_at != nullptr) {
@@ -246,7 +287,7 @@ private:
                 body_thread.store(std::thread::id{}, std::memory_order_relaxed);
             }
         }
-        if (observer) {
+        if (gpu.observer) {
             ExecutedOperation executed{operation.stream,
                                        names_.name(streams_[operation.stream].label),
                                        names_.name(operation.label),
@@ -258,31 +299,33 @@ private:
                                        {},
                                        operation.copies,
                                        0,
-                                       0};
+                                       0,
+                                       names_.name(gpu.label)};
             if (operation.group != 0) { executed.group = names_.name(operation.group); }
             if (operation.kind == OperationKind::wait) {
                 executed.awaited_stream = operation.marker->stream;
                 executed.awaited_sequence = operation.marker->sequence;
             }
-            observer(executed);
+            gpu.observer(executed);
         }
-        if (operation.marker != nullptr && operation.kind != OperationKind::wait) {
-            Marker& marker = *operation.marker;
-            marker.done = true;
-            marker.time = now_;
-            for (const std::uint32_t waiter : marker.waiters) { unblock(waiter); }
-            marker.waiters.clear();
-        }
+        if (operation.marker != nullptr && operation.kind != OperationKind::wait) { reach(*operation.marker); }
+    }
+    /// All before the marker has ended: what waits for it may go on.
+    void reach(Marker& marker) {
+        marker.done = true;
+        marker.time = now_;
+        for (const std::uint32_t waiter : marker.waiters) { unblock(waiter); }
+        marker.waiters.clear();
     }
     /// Whether the operation's memory is still mapped. If not, it has no effect.
     [[nodiscard]] bool reachable(const Operation& operation) {
         if (operation.generation == map_.generation()) { return true; }
         const auto there = [&](const void* at, std::uint64_t bytes) { return bytes == 0 || map_.holds(at, bytes); };
         for (const Copy& copy : operation.copies) {
-            const bool to_device =
-                operation.kind == OperationKind::copy_to_device || operation.kind == OperationKind::copy_on_device;
-            const bool from_device =
-                operation.kind == OperationKind::copy_to_host || operation.kind == OperationKind::copy_on_device;
+            const bool on_devices =
+                operation.kind == OperationKind::copy_on_device || operation.kind == OperationKind::copy_from_peer;
+            const bool to_device = operation.kind == OperationKind::copy_to_device || on_devices;
+            const bool from_device = operation.kind == OperationKind::copy_to_host || on_devices;
             if ((to_device && !there(copy.to, copy.bytes)) || (from_device && !there(copy.from, copy.bytes))) {
                 return false;
             }
@@ -317,15 +360,15 @@ private:
         operations_.give(operation);
     }
     /// Multiplies by a factor in [1 / jitter, jitter], uniform in its logarithm (splitmix64).
-    std::int64_t jittered(std::int64_t duration) noexcept {
-        if (jitter <= 1.0) { return duration; }
-        random_ += 0x9e3779b97f4a7c15U;
-        std::uint64_t z = random_;
+    static std::int64_t jittered(std::int64_t duration, Gpu& gpu) noexcept {
+        if (gpu.jitter <= 1.0) { return duration; }
+        gpu.random += 0x9e3779b97f4a7c15U;
+        std::uint64_t z = gpu.random;
         z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9U;
         z = (z ^ (z >> 27U)) * 0x94d049bb133111ebU;
         z ^= z >> 31U;
         const double exponent = static_cast<double>(z >> 11U) * 0x1p-52 - 1.0;
-        return std::llround(static_cast<double>(duration) * std::pow(jitter, exponent));
+        return std::llround(static_cast<double>(duration) * std::pow(gpu.jitter, exponent));
     }
 
     AddressMap& map_;
@@ -333,13 +376,11 @@ private:
     std::deque<StreamState> streams_;
     std::vector<Completion> completions_;  // a heap; the earliest is on top
     std::vector<std::uint32_t> ready_;     // streams that were unblocked
-    std::array<Unit, units> units_;
+    std::deque<Gpu> gpus_;
     ObjectPool<Operation> operations_;
     ObjectPool<Marker> markers_;
     std::int64_t now_ = 0;     // ns
     std::uint64_t order_ = 0;  // of the next start
-    std::uint64_t executed_ = 0;
-    std::uint64_t random_ = 0;  // state of the generator
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

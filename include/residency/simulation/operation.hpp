@@ -74,6 +74,7 @@ struct ExecutedOperation {
     std::span<const Copy> copies;                ///< of a copy, in its order
     std::uint32_t awaited_stream = 0;            ///< of a wait: the number of the stream that it waits for
     std::uint64_t awaited_sequence = 0;          ///< of a wait: of the last operation that it waits for
+    std::string_view device;                     ///< the name of the GPU
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::simulation

@@ -33,6 +33,7 @@ struct CaptureState;
 struct ChunkState;
 struct DeviceLock;
 struct DeviceState;
+struct GpuState;
 enum class Content : std::uint8_t;
 struct GraphState;
 class MemoryPool;
@@ -57,7 +58,12 @@ struct StreamState;
 /// host_read() and host_write() declare them. A handle or an address of something destroyed, or of another device, is an error and
 /// a report.
 ///
-/// Threads. Every call may come from any thread; one mutex guards the device. A call that blocks lets others in only while a
+/// Several GPUs. One that is made beside another is of the same host: host memory, the clock, captures and reports are theirs together.
+/// Memory, streams, the link, the unit for copies from peers (N1), failures, statistics and the observer are each one's own. Where there
+/// are several, reports and errors name the GPU. A GPU that is destroyed or lost drops its pending work, and its events count as reached;
+/// the others go on.
+///
+/// Threads. Every call may come from any thread; one mutex guards the devices of a host. A call that blocks lets others in only while a
 /// stream waits for a flag, or another thread captures (D6). Kernel bodies, the observer and the report handler run inside a call
 /// and must not make one.
 class SimulatedDevice {
@@ -70,17 +76,19 @@ public:
         std::uint64_t pool_block_bytes = 512;                            ///< what a pool rounds its blocks to
         std::uint64_t chunk_granularity = std::uint64_t{2} << 20U;       ///< a multiple of the page
         LinkModel link{};                                                ///< to the host
-        std::chrono::nanoseconds call_cost{150};                         ///< host time of a call
-        std::chrono::nanoseconds copy_cost{700};                         ///< in addition, of a copy or a fill
-        std::chrono::nanoseconds copy_piece_cost{310};                   ///< in addition, of each piece of a copy
-        std::chrono::nanoseconds launch_cost{2500};  ///< in addition, of a launch of a kernel or a graph
-        bool concurrent_kernels = true;              ///< kernels of different streams run at once, none of them slower
+        double peer_bytes_per_second = 390e9;           ///< of copies from a peer's memory, with the link's latency
+        bool peer_access = true;                        ///< false: enable_peer() is refused, in both directions
+        std::chrono::nanoseconds call_cost{150};        ///< host time of a call
+        std::chrono::nanoseconds copy_cost{700};        ///< in addition, of a copy or a fill
+        std::chrono::nanoseconds copy_piece_cost{310};  ///< in addition, of each piece of a copy
+        std::chrono::nanoseconds launch_cost{2500};     ///< in addition, of a launch of a kernel or a graph
+        bool concurrent_kernels = true;  ///< kernels of different streams run at once, none of them slower
         double jitter = 1.0;             ///< durations are multiplied by a random factor in [1 / jitter, jitter]
         std::uint64_t seed = 1;          ///< of these factors
         bool checker = true;             ///< false: nothing is checked but handles and addresses
         bool real_bytes = true;          ///< false: addresses have no memory and kernels no bodies; for predictions
         std::size_t max_reports = 1000;  ///< kept; further findings are only counted
-        std::string name = "simulated device";  ///< for messages
+        std::string name = "simulated device";  ///< for messages; a number follows where another GPU of the host has it
     };
 
     /// A stream of the device that made it. The default one is the default stream of whichever device it is passed to.
@@ -110,9 +118,10 @@ public:
     struct Statistics {
         std::array<std::uint64_t, simulation::call_kinds> calls{};  ///< by CallKind, failed ones included
         std::uint64_t operations = 0;                               ///< executed
-        std::uint64_t bytes_to_device = 0;  ///< enqueued, not those inside graphs that never ran
-        std::uint64_t bytes_to_host = 0;    ///< the same
-        std::uint64_t copies = 0;           ///< pieces of more than zero bytes
+        std::uint64_t bytes_to_device = 0;   ///< enqueued, not those inside graphs that never ran
+        std::uint64_t bytes_to_host = 0;     ///< the same
+        std::uint64_t bytes_from_peers = 0;  ///< the same
+        std::uint64_t copies = 0;            ///< pieces of more than zero bytes
         /// Calls of that kind.
         [[nodiscard]] std::uint64_t of(CallKind kind) const noexcept { return calls[static_cast<std::size_t>(kind)]; }
     };
@@ -127,9 +136,12 @@ public:
     /// Preconditions: granularities are powers of two, and chunk_granularity is a multiple of the page; rates are finite and above 0,
     /// latencies and costs not negative, and the jitter is finite and 1 or more.
     explicit SimulatedDevice(Config config);
+    /// Another GPU of the host of `beside`, whose checker, real_bytes and max_reports it has. Either may be destroyed first.
+    /// Preconditions: as above.
+    SimulatedDevice(Config config, SimulatedDevice& beside);
     SimulatedDevice(const SimulatedDevice&) = delete;
     SimulatedDevice& operator=(const SimulatedDevice&) = delete;
-    /// Drops pending work.
+    /// Drops pending work. Its memory ends, its pinned memory too: that the work of a peer still uses it is a report.
     ~SimulatedDevice();
 
     /// The Residencies on it.
@@ -199,6 +211,9 @@ public:
     Status destroy_flag(Flag flag);
     Status wait_flag(Stream stream, Flag flag, std::uint32_t value);
     Status raise_flag(Flag flag, std::uint32_t value);
+
+    // PeerDevice.
+    Status enable_peer(SimulatedDevice& other);
     /// @}
 
     // What only a simulated device has.
@@ -214,20 +229,21 @@ public:
     /// Lets virtual time pass in which the host makes no call.
     void spend(std::chrono::nanoseconds duration);
 
-    [[nodiscard]] std::vector<Report> reports() const;  ///< what the checker found, at most Config::max_reports
+    /// What the checker found, at most Config::max_reports: of all GPUs of the host, as the next three.
+    [[nodiscard]] std::vector<Report> reports() const;
     /// The number of findings since the last clear_reports(), kept or not.
     [[nodiscard]] std::uint64_t report_count() const;
     void clear_reports();  ///< forgets them
     /// From now on calls `handler` with each finding, inside the call that causes it.
     void on_report(std::function<void(const Report&)> handler);
-    /// From now on calls `observer` with each operation that ends, in that order.
+    /// From now on calls `observer` with each operation of this GPU that ends, in that order.
     void observe(std::function<void(const ExecutedOperation&)> observer);
 
     /// The nth call of that kind from now on (1: the next one) fails and changes nothing. A copy enqueues the first half of its pieces
     /// (D10).
     void fail(CallKind kind, std::uint64_t nth, ErrorKind error = ErrorKind::device);
     void clear_failures();  ///< forgets what fail() asked for
-    /// From now on every call fails.
+    /// From now on every call fails. Where the host has several GPUs, pending work is dropped.
     void lose_device();
     [[nodiscard]] Statistics statistics() const;  ///< since it was made
 
@@ -249,22 +265,39 @@ private:
     using CaptureState = simulation::CaptureState;
     using CapturedCall = simulation::CapturedCall;
     using ChunkState = simulation::ChunkState;
+    using Gpu = simulation::GpuState;
     using State = simulation::DeviceState;
     using Lock = simulation::DeviceLock;
 
-    /// What an address range lies in; dead: in no one thing that exists.
-    enum class Where : std::uint8_t { device, pinned, pageable, dead };
+    /// What an address range lies in; peer: in memory of another GPU; dead: in no one thing that exists.
+    enum class Where : std::uint8_t { device, peer, pinned, pageable, dead };
 
     static constexpr std::uint32_t host = 0;          // its number among the streams
-    static constexpr std::uint32_t first_stream = 1;  // the number of the default stream
+    static constexpr std::uint32_t first_stream = 1;  // the number of the first GPU's default stream
     static constexpr std::byte fresh{0xA5};           // what device memory holds when it is allocated
     static constexpr std::byte stale{0xDE};           // what a pool's memory holds when it is given back
+
+    SimulatedDevice(Config config, std::shared_ptr<State> state);
+    /// Makes what the GPUs of a host have in common.
+    void make_host();
+    /// Drops the work of this GPU, and the captures that began on it.
+    void drop_work();
+    /// Gives up all that this GPU has, for the others of its host go on.
+    void leave_host();
+    void leave_pools();
+    void leave_mappings();
+    /// The GPU of this host that made a handle; null: none.
+    [[nodiscard]] Gpu* gpu_of(const void* owner) const noexcept;
+    /// Whether copies of one read the memory of the other.
+    [[nodiscard]] static bool reads(const Gpu& reader, const Gpu& read) noexcept;
+    /// " on 'name'" where the host has several GPUs.
+    [[nodiscard]] std::string on_this() const;
 
     // What every call does.
     [[nodiscard]] Lock guard() const;
     /// Counts a call, charges the host for it, and fails where it is to fail.
     Status enter(CallKind kind, std::chrono::nanoseconds more = {});
-    [[nodiscard]] static Error failure(ErrorKind kind, CallKind call, const std::string& text, std::uint64_t bytes = 0);
+    [[nodiscard]] Error failure(ErrorKind kind, CallKind call, const std::string& text, std::uint64_t bytes = 0) const;
     /// A failure that the checker also reports, at `at`.
     [[nodiscard]] Error misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at = nullptr,
                                std::uint64_t bytes = 0);
@@ -296,7 +329,7 @@ private:
     // Streams and order.
     /// Its number; 0: the handle names no stream of this device.
     [[nodiscard]] std::uint32_t find(Stream stream) noexcept;
-    [[nodiscard]] std::uint32_t add_stream(std::string_view name);
+    [[nodiscard]] std::uint32_t add_stream(std::string_view name, std::uint16_t gpu);
     void retire_stream(std::uint32_t number);
     /// Begins an operation of the host.
     [[nodiscard]] Access host_acts(OperationKind kind, std::string_view label);
@@ -318,8 +351,14 @@ private:
     // Work.
     /// What the host does before a call lies before the work that the call enqueues.
     void join_host(StreamState& stream);
-    /// What all of [at, at + bytes) lies in.
+    /// What all of [at, at + bytes) lies in, as that GPU sees it.
+    [[nodiscard]] Where where(const void* at, std::uint64_t bytes, std::uint16_t gpu);
     [[nodiscard]] Where where(const void* at, std::uint64_t bytes);
+    /// Error: a copy between GPUs that rule N1 does not allow.
+    [[nodiscard]] Status check_peer(const Copy& copy, Where to);
+    /// Error: the GPU that has this memory is lost.
+    [[nodiscard]] Status check_owner(const void* at, CallKind call);
+    [[nodiscard]] static OperationKind copy_kind(Where to, Where from) noexcept;
     /// ns. `node`: of a captured graph.
     [[nodiscard]] std::int64_t copy_duration(OperationKind kind, bool pageable, std::uint64_t bytes, bool node) const;
     void enqueue_copies(std::uint32_t number, OperationKind kind, std::int64_t duration, std::span<const Copy> copies);
@@ -327,6 +366,8 @@ private:
     void enqueue_kernel(Operation* operation);
     /// Error: memory that a graph uses is gone.
     [[nodiscard]] Status check_ranges(const simulation::GraphState& graph, std::uint32_t number);
+    /// Error: a GPU or an event that a graph uses is gone.
+    [[nodiscard]] Status check_parts(const simulation::GraphState& graph);
     [[nodiscard]] std::uint32_t label_of(OperationKind kind) const noexcept;
     Status host_access(const void* at, std::uint64_t bytes, bool write);
 
@@ -339,6 +380,7 @@ private:
     void drop_memory(std::byte* at, std::uint64_t bytes, std::uint32_t region);
     Status add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only);
     Status release_pinned(void* at, bool pinned_only, CallKind call);
+    void drop_pinned(std::byte* at, std::uint64_t bytes, std::uint32_t region, bool pinned_only);
     void collect_freed(MemoryPool& pool);
     /// Gives unused segments back.
     void trim_unused(MemoryPool& pool);
@@ -362,7 +404,8 @@ private:
 
     Config config_;
     Statistics statistics_;
-    std::unique_ptr<State> state_;  // never null
+    std::shared_ptr<State> state_;  // of the host; never null
+    Gpu* gpu_ = nullptr;            // of this device, in state_
     DeviceUsers users_;
 };
 
@@ -380,6 +423,7 @@ static_assert(Device<SimulatedDevice>);
 static_assert(VirtualMemoryDevice<SimulatedDevice>);
 static_assert(CapturingDevice<SimulatedDevice>);
 static_assert(FlagDevice<SimulatedDevice>);
+static_assert(PeerDevice<SimulatedDevice>);
 
 }}  // namespace residency::RESIDENCY_ABI
 

@@ -19,10 +19,14 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 RESIDENCY_INLINE SimulatedDevice::SimulatedDevice() : SimulatedDevice(Config{}) {}
 
-RESIDENCY_INLINE SimulatedDevice::~SimulatedDevice() = default;
-
 RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config)
-    : config_{std::move(config)}, state_{std::make_unique<State>(this)} {
+    : SimulatedDevice(std::move(config), std::make_shared<State>()) {}
+
+RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config, SimulatedDevice& beside)
+    : SimulatedDevice(std::move(config), beside.state_) {}
+
+RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config, std::shared_ptr<State> state)
+    : config_{std::move(config)}, state_{std::move(state)} {
     RESIDENCY_ASSERT(
         std::has_single_bit(config_.allocation_granularity) && std::has_single_bit(config_.pool_granularity) &&
             std::has_single_bit(config_.pool_block_bytes) && std::has_single_bit(config_.chunk_granularity),
@@ -34,6 +38,8 @@ RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config)
                          residency::detail::is_positive(config_.link.pageable_bytes_per_second) &&
                          residency::detail::is_positive(config_.link.on_device_bytes_per_second),
                      "give link.to_device_, to_host_, pageable_ and on_device_bytes_per_second above 0, and finite");
+    RESIDENCY_ASSERT(residency::detail::is_positive(config_.peer_bytes_per_second),
+                     "give peer_bytes_per_second above 0, and finite");
     RESIDENCY_ASSERT(config_.link.call_latency.count() >= 0 && config_.link.node_latency.count() >= 0,
                      "give link.call_latency and link.node_latency of 0 or more");
     RESIDENCY_ASSERT(config_.call_cost.count() >= 0 && config_.copy_cost.count() >= 0 &&
@@ -41,19 +47,125 @@ RESIDENCY_INLINE SimulatedDevice::SimulatedDevice(Config config)
                      "give call_cost, copy_cost, copy_piece_cost and launch_cost of 0 or more");
     RESIDENCY_ASSERT(residency::detail::is_finite(config_.jitter) && config_.jitter >= 1,
                      "give jitter of 1 or more, and finite: the factor by which durations may be longer or shorter");
+    const Lock lock{state_->mutex};
+    if (state_->gpus.empty()) { make_host(); }
+    config_.checker = state_->checker.on;
+    config_.real_bytes = state_->simulator.real_bytes;
+    config_.max_reports = state_->checker.max_reports;
+    const auto is_taken = [&](const std::string& name) {
+        return std::any_of(state_->gpus.begin(), state_->gpus.end(),
+                           [&](const auto& gpu) { return gpu != nullptr && gpu->device.config_.name == name; });
+    };
+    const auto number = static_cast<std::uint16_t>(state_->gpus.size());
+    if (is_taken(config_.name)) { config_.name += " " + std::to_string(number + 1); }
+    state_->gpus.push_back(std::make_unique<Gpu>(*this, number));
+    gpu_ = state_->gpus.back().get();
+    simulation::EventSimulator::Gpu& gpu = state_->simulator.add_gpu();
+    gpu.label = state_->names.number(config_.name);
+    gpu.concurrent_kernels = config_.concurrent_kernels;
+    gpu.jitter = config_.jitter;
+    gpu.random = config_.seed;
+    state_->checker.gpus.push_back(gpu.label);
+    gpu_->default_stream = add_stream("default stream", number);
+}
+
+RESIDENCY_INLINE void SimulatedDevice::make_host() {
     for (std::size_t kind = 0; kind <= static_cast<std::size_t>(OperationKind::mapping); ++kind) {
         state_->kind_labels[kind] = state_->names.number(simulation::name(static_cast<OperationKind>(kind)));
     }
-    state_->simulator.concurrent_kernels = config_.concurrent_kernels;
     state_->simulator.real_bytes = config_.real_bytes;
-    state_->simulator.jitter = config_.jitter;
-    state_->simulator.seed(config_.seed);
     state_->checker.on = config_.checker;
     state_->checker.max_reports = config_.max_reports;
     state_->simulator.stream(state_->simulator.add_stream()).label = state_->names.number("host");
-    StreamState& stream = state_->simulator.stream(state_->simulator.add_stream());
-    stream.label = state_->names.number("default stream");
-    stream.alive = true;
+}
+
+// ---- Several GPUs
+
+RESIDENCY_INLINE SimulatedDevice::~SimulatedDevice() {
+    const Lock lock{state_->mutex};
+    const auto alive =
+        std::count_if(state_->gpus.begin(), state_->gpus.end(), [](const auto& gpu) { return gpu != nullptr; });
+    if (alive > 1) { leave_host(); }
+}
+
+RESIDENCY_INLINE void SimulatedDevice::drop_work() {
+    for (std::size_t i = state_->captures.size(); i-- > 0;) {
+        CaptureState& capture = *state_->captures[i];
+        const auto is_own = [&](std::uint32_t number) { return state_->simulator.stream(number).gpu == gpu_->number; };
+        if (!is_own(capture.streams[0])) {
+            if (std::any_of(capture.streams.begin(), capture.streams.end(), is_own)) {
+                invalidate(capture, "a device that takes part is lost, or was destroyed");
+            }
+            continue;
+        }
+        for (const std::uint32_t member : capture.streams) { state_->simulator.stream(member).capture = 0; }
+        state_->gate.leave(capture.owner);
+        state_->captures.erase(state_->captures.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+    state_->simulator.drop(gpu_->number);
+    state_->changed.notify_all();
+}
+
+RESIDENCY_INLINE void SimulatedDevice::leave_host() {
+    drop_work();
+    state_->simulator.gpu(gpu_->number).observer = nullptr;
+    gpu_->graphs.for_each_handle([&](Graph, simulation::GraphState& graph) {
+        state_->simulator.release(graph.last);
+        for (std::size_t lane = 1; lane < graph.streams.size(); ++lane) { retire_stream(graph.streams[lane]); }
+    });
+    gpu_->events.for_each_handle([&](Event, Gpu::EventState& event) { state_->simulator.release(event.marker); });
+    // What was dropped is over, as the host knows.
+    for (std::uint32_t number = first_stream; number < state_->simulator.stream_count(); ++number) {
+        const StreamState& stream = state_->simulator.stream(number);
+        if (stream.gpu != gpu_->number) { continue; }
+        if (stream.sequence != 0) { state_->host_clock.set(number, stream.sequence); }
+        if (stream.alive && !stream.internal) { retire_stream(number); }
+    }
+    const Access access = host_acts(OperationKind::host_memory, "end of " + config_.name);
+    for (const Gpu::Allocation& allocation : gpu_->allocations) {
+        state_->checker.check_unused(allocation.at, allocation.bytes, access, state_->host_clock);
+        drop_memory(allocation.at, allocation.bytes, allocation.region);
+    }
+    for (const Gpu::Allocation& range : gpu_->pinned) {
+        state_->checker.check_unused(range.at, range.bytes, access, state_->host_clock);
+        drop_pinned(range.at, range.bytes, range.region, range.pinned_only);
+    }
+    leave_pools();
+    leave_mappings();
+    state_->gpus[gpu_->number].reset();
+}
+
+RESIDENCY_INLINE SimulatedDevice::Gpu* SimulatedDevice::gpu_of(const void* owner) const noexcept {
+    for (const auto& gpu : state_->gpus) {
+        if (gpu != nullptr && &gpu->device == owner) { return gpu.get(); }
+    }
+    return nullptr;
+}
+
+RESIDENCY_INLINE bool SimulatedDevice::reads(const Gpu& reader, const Gpu& read) noexcept {
+    return std::find(reader.peers.begin(), reader.peers.end(), read.number) != reader.peers.end();
+}
+
+RESIDENCY_INLINE std::string SimulatedDevice::on_this() const {
+    return state_->gpus.size() > 1 ? " on '" + config_.name + "'" : std::string{};
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::enable_peer(SimulatedDevice& other) {
+    const Lock lock = guard();
+    if (Status entered = enter(CallKind::enable_peer); !entered) { return entered; }
+    if (&other == this) { return {}; }
+    const std::string pair = "'" + config_.name + "' and '" + other.config_.name + "'";
+    if (other.state_ != state_) {
+        return failure(ErrorKind::unsupported, CallKind::enable_peer, pair + " are not of one host");
+    }
+    if (!config_.peer_access || !other.config_.peer_access) {
+        return failure(ErrorKind::unsupported, CallKind::enable_peer, pair + " have no access to each other's memory");
+    }
+    if (other.gpu_->lost) {
+        return failure(ErrorKind::device, CallKind::enable_peer, "'" + other.config_.name + "' is lost");
+    }
+    if (!reads(*gpu_, *other.gpu_)) { gpu_->peers.push_back(other.gpu_->number); }
+    return {};
 }
 
 RESIDENCY_INLINE std::uint32_t SimulatedDevice::label_of(OperationKind kind) const noexcept {
@@ -70,13 +182,13 @@ RESIDENCY_INLINE SimulatedDevice::Lock SimulatedDevice::guard() const {
 
 RESIDENCY_INLINE Status SimulatedDevice::enter(CallKind kind, std::chrono::nanoseconds more) {
     ++statistics_.calls[static_cast<std::size_t>(kind)];
-    if (state_->lost) { return failure(ErrorKind::device, kind, "the device is lost"); }
-    for (std::size_t i = 0; i < state_->failures.size(); ++i) {
-        State::Failure& planned = state_->failures[i];
+    if (gpu_->lost) { return failure(ErrorKind::device, kind, "the device is lost"); }
+    for (std::size_t i = 0; i < gpu_->failures.size(); ++i) {
+        Gpu::Failure& planned = gpu_->failures[i];
         if (planned.kind != kind && planned.kind != CallKind::any) { continue; }
         if (--planned.remaining == 0) {
             const ErrorKind error = planned.error;
-            state_->failures.erase(state_->failures.begin() + static_cast<std::ptrdiff_t>(i));
+            gpu_->failures.erase(gpu_->failures.begin() + static_cast<std::ptrdiff_t>(i));
             return failure(error, kind, "made to fail");
         }
     }
@@ -86,33 +198,40 @@ RESIDENCY_INLINE Status SimulatedDevice::enter(CallKind kind, std::chrono::nanos
 }
 
 RESIDENCY_INLINE Error SimulatedDevice::failure(ErrorKind kind, CallKind call, const std::string& text,
-                                                std::uint64_t bytes) {
+                                                std::uint64_t bytes) const {
     const std::string name{simulation::name(call)};
-    return {kind, "simulated device: " + name + ": " + text, DeviceFailure{static_cast<int>(kind) + 1, name, bytes}};
+    return {kind, "simulated device: " + name + on_this() + ": " + text,
+            DeviceFailure{static_cast<int>(kind) + 1, name, bytes}};
 }
 
 RESIDENCY_INLINE Error SimulatedDevice::misuse(ErrorKind kind, CallKind call, const std::string& text, const void* at,
                                                std::uint64_t bytes) {
     const Access access{++state_->sequence, host, state_->simulator.stream(host).label,
                         state_->names.number(simulation::name(call)), OperationKind::host_memory};
-    state_->checker.misuse(access, std::string{simulation::name(call)} + ": " + text, at, bytes);
+    state_->checker.misuse(access, std::string{simulation::name(call)} + on_this() + ": " + text, at, bytes);
     return failure(kind, call, text, bytes);
 }
 
 RESIDENCY_INLINE Error SimulatedDevice::out_of_memory(CallKind call, std::uint64_t bytes) const {
     return failure(ErrorKind::out_of_memory, call,
                    residency::detail::in_bytes(bytes) + " asked for, " +
-                       residency::detail::in_bytes(config_.memory_bytes - state_->used_bytes) + " of " +
+                       residency::detail::in_bytes(config_.memory_bytes - gpu_->used_bytes) + " of " +
                        residency::detail::in_bytes(config_.memory_bytes) + " free",
                    bytes);
 }
 
 RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t number, OperationKind kind,
                                                  std::uint32_t label, const void* at, std::uint64_t bytes) {
-    const Access access{++state_->sequence, number, state_->simulator.stream(number).label, label, kind};
-    const char* why = where(at, bytes) == Where::pageable
-                          ? "this is neither device memory nor pinned host memory: allocate it by the device"
-                          : "not all of it lies in one living allocation, in pageable memory or in mapped addresses";
+    const StreamState& stream = state_->simulator.stream(number);
+    const Access access{++state_->sequence, number, stream.label, label, kind, stream.gpu};
+    const char* why = "not all of it lies in one living allocation, in pageable memory or in mapped addresses";
+    switch (where(at, bytes, stream.gpu)) {
+        case Where::pageable:
+            why = "this is neither device memory nor pinned host memory: allocate it by the device";
+            break;
+        case Where::peer: why = "this is memory of another device, which only copies read, by copy()"; break;
+        default: break;
+    }
     state_->checker.dead(access, at, bytes, why);
     return failure(ErrorKind::invalid_argument, call, why, bytes);
 }
@@ -120,15 +239,15 @@ RESIDENCY_INLINE Error SimulatedDevice::unusable(CallKind call, std::uint32_t nu
 // ---- Streams and order
 
 RESIDENCY_INLINE std::uint32_t SimulatedDevice::find(Stream stream) noexcept {
-    const bool is_default = stream == Stream{};
-    if (stream.device != this && !is_default) { return 0; }
+    if (stream == Stream{}) { return gpu_->default_stream; }
+    if (stream.device != this) { return 0; }
     if (stream.number >= state_->simulator.stream_count() - first_stream) { return 0; }
     const std::uint32_t number = stream.number + first_stream;
     const StreamState& state = state_->simulator.stream(number);
     return state.alive && state.generation == stream.generation ? number : 0;
 }
 
-RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name) {
+RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name, std::uint16_t gpu) {
     // A stream's number is used again only after the host has learned that its work is over, so that work that nobody waited for stays
     // unordered.
     const auto reusable =
@@ -149,6 +268,7 @@ RESIDENCY_INLINE std::uint32_t SimulatedDevice::add_stream(std::string_view name
     state.host_version = 0;
     state.capture = 0;
     state.internal = false;
+    state.gpu = gpu;
     state.label = state_->names.number(name);
     return number;
 }
@@ -188,8 +308,8 @@ RESIDENCY_INLINE SimulatedDevice::Operation* SimulatedDevice::begin(std::uint32_
 }
 
 RESIDENCY_INLINE SimulatedDevice::Access SimulatedDevice::access_of(const Operation& operation) {
-    return {operation.sequence, operation.stream, state_->simulator.stream(operation.stream).label, operation.label,
-            operation.kind};
+    const StreamState& stream = state_->simulator.stream(operation.stream);
+    return {operation.sequence, operation.stream, stream.label, operation.label, operation.kind, stream.gpu};
 }
 
 RESIDENCY_INLINE SimulatedDevice::Marker* SimulatedDevice::mark(std::uint32_t number) {
@@ -222,13 +342,14 @@ RESIDENCY_INLINE void SimulatedDevice::host_learns(const Marker& marker) {
 
 RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker, CallKind call, bool learns) {
     while (!marker->done) {
-        if (state_->lost) { return failure(ErrorKind::device, call, "the device is lost"); }
+        if (gpu_->lost) { return failure(ErrorKind::device, call, "the device is lost"); }
         if (state_->simulator.step()) {
             state_->host_now = (std::max)(state_->host_now, state_->simulator.now());
         } else {
             state_->changed.wait(lock);  // the work waits for a flag
         }
     }
+    if (gpu_->lost && state_->gpus.size() > 1) { return failure(ErrorKind::device, call, "the device is lost"); }
     if (learns) { host_learns(*marker); }
     return {};
 }
@@ -236,6 +357,7 @@ RESIDENCY_INLINE Status SimulatedDevice::block_until(Lock& lock, Marker* marker,
 RESIDENCY_INLINE Status SimulatedDevice::drain(Lock& lock, CallKind call) {
     std::vector<Marker*> pending;
     for (std::uint32_t number = first_stream; number < state_->simulator.stream_count(); ++number) {
+        if (state_->simulator.stream(number).gpu != gpu_->number) { continue; }
         if (state_->simulator.stream(number).first != nullptr) {
             pending.push_back(mark(number));
         } else {
@@ -254,9 +376,9 @@ RESIDENCY_INLINE Status SimulatedDevice::drain(Lock& lock, CallKind call) {
 RESIDENCY_INLINE Result<SimulatedDevice::Stream> SimulatedDevice::create_stream(std::string_view name) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_stream); !entered) { return entered.error(); }
-    ++state_->streams_made;
+    ++gpu_->streams_made;
     const std::uint32_t number =
-        add_stream(name.empty() ? "stream " + std::to_string(state_->streams_made) : std::string{name});
+        add_stream(name.empty() ? "stream " + std::to_string(gpu_->streams_made) : std::string{name}, gpu_->number);
     return Stream{number - first_stream, state_->simulator.stream(number).generation, this};
 }
 
@@ -265,7 +387,7 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_stream(Stream stream) {
     if (Status entered = enter(CallKind::destroy_stream); !entered) { return entered; }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::destroy_stream, stream); }
-    if (number == first_stream) {
+    if (number == gpu_->default_stream) {
         return misuse(ErrorKind::invalid_argument, CallKind::destroy_stream, "the default stream cannot be destroyed");
     }
     if (state_->simulator.stream(number).capture != 0) {
@@ -287,25 +409,25 @@ RESIDENCY_INLINE Status SimulatedDevice::name_stream(Stream stream, std::string_
 RESIDENCY_INLINE Result<SimulatedDevice::Event> SimulatedDevice::create_event(Timing timing) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_event); !entered) { return entered.error(); }
-    const Event event = state_->events.add();
-    state_->events.find(event)->timing = timing == Timing::on;
+    const Event event = gpu_->events.add();
+    gpu_->events.find(event)->timing = timing == Timing::on;
     return event;
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_event(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_event); !entered) { return entered; }
-    State::EventState* state = state_->events.find(event);
+    Gpu::EventState* state = gpu_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::destroy_event, event); }
     state_->simulator.release(state->marker);
-    state_->events.remove(event);
+    gpu_->events.remove(event);
     return {};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::record(Event event, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::record); !entered) { return entered; }
-    State::EventState* state = state_->events.find(event);
+    Gpu::EventState* state = gpu_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::record, event); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::record, stream); }
@@ -332,7 +454,13 @@ RESIDENCY_INLINE Status SimulatedDevice::record(Event event, Stream stream) {
 RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait); !entered) { return entered; }
-    State::EventState* state = state_->events.find(event);
+    Gpu* const maker = gpu_of(event.owner);
+    if (maker != nullptr && maker != gpu_ && !reads(*gpu_, *maker) && !reads(*maker, *gpu_)) {
+        return misuse(ErrorKind::invalid_argument, CallKind::wait,
+                      "the event was made by '" + maker->device.config_.name +
+                          "': let one of the two devices enable_peer() the other first");
+    }
+    const Gpu::EventState* state = maker != nullptr ? maker->events.find(event) : nullptr;
     if (state == nullptr) { return dead_handle(CallKind::wait, event); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::wait, stream); }
@@ -350,7 +478,7 @@ RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
         }
         if (capture == nullptr) {
             if (Status valid = check_valid(*origin, CallKind::wait); !valid) { return valid; }
-            if (number == first_stream) {
+            if (number == gpu_->default_stream) {
                 invalidate(*origin, "the default stream was drawn into it");
                 return misuse(ErrorKind::wrong_state, CallKind::wait,
                               "the default stream cannot take part in a capture");
@@ -378,7 +506,7 @@ RESIDENCY_INLINE Status SimulatedDevice::wait(Stream stream, Event event) {
 RESIDENCY_INLINE Result<bool> SimulatedDevice::is_complete(Event event) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::is_complete); !entered) { return entered.error(); }
-    State::EventState* state = state_->events.find(event);
+    Gpu::EventState* state = gpu_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::is_complete, event); }
     if (state->capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::is_complete, "the event was recorded in a capture");
@@ -392,7 +520,7 @@ RESIDENCY_INLINE Result<bool> SimulatedDevice::is_complete(Event event) {
 RESIDENCY_INLINE Status SimulatedDevice::synchronize(Event event) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::synchronize_event); !entered) { return entered; }
-    State::EventState* state = state_->events.find(event);
+    Gpu::EventState* state = gpu_->events.find(event);
     if (state == nullptr) { return dead_handle(CallKind::synchronize_event, event); }
     if (state->capture != 0) {
         return failure(ErrorKind::wrong_state, CallKind::synchronize_event, "the event was recorded in a capture");
@@ -437,8 +565,8 @@ RESIDENCY_INLINE Status SimulatedDevice::synchronize() {
 RESIDENCY_INLINE Result<std::chrono::nanoseconds> SimulatedDevice::elapsed(Event from, Event to) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::elapsed); !entered) { return entered.error(); }
-    const State::EventState* begin = state_->events.find(from);
-    const State::EventState* end = state_->events.find(to);
+    const Gpu::EventState* begin = gpu_->events.find(from);
+    const Gpu::EventState* end = gpu_->events.find(to);
     if (begin == nullptr || end == nullptr) { return dead_handle(CallKind::elapsed, begin == nullptr ? from : to); }
     if (!begin->timing || !end->timing) {
         return failure(ErrorKind::invalid_argument, CallKind::elapsed, "both events must be made with Timing::on");
@@ -465,25 +593,25 @@ RESIDENCY_INLINE void SimulatedDevice::spend(std::chrono::nanoseconds duration) 
 RESIDENCY_INLINE Result<SimulatedDevice::Flag> SimulatedDevice::create_flag() {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::create_flag); !entered) { return entered.error(); }
-    return state_->flags.add();
+    return gpu_->flags.add();
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_flag(Flag flag) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_flag); !entered) { return entered; }
-    const simulation::FlagState* state = state_->flags.find(flag);
+    const simulation::FlagState* state = gpu_->flags.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::destroy_flag, flag); }
     if (state->pending != 0) {
         return misuse(ErrorKind::wrong_state, CallKind::destroy_flag, "a stream has yet to wait for this flag");
     }
-    state_->flags.remove(flag);
+    gpu_->flags.remove(flag);
     return {};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std::uint32_t value) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::wait_flag); !entered) { return entered; }
-    simulation::FlagState* state = state_->flags.find(flag);
+    simulation::FlagState* state = gpu_->flags.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::wait_flag, flag); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::wait_flag, stream); }
@@ -501,7 +629,7 @@ RESIDENCY_INLINE Status SimulatedDevice::wait_flag(Stream stream, Flag flag, std
 RESIDENCY_INLINE Status SimulatedDevice::raise_flag(Flag flag, std::uint32_t value) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::raise_flag); !entered) { return entered; }
-    simulation::FlagState* state = state_->flags.find(flag);
+    simulation::FlagState* state = gpu_->flags.find(flag);
     if (state == nullptr) { return dead_handle(CallKind::raise_flag, flag); }
     if (value <= state->value) { return {}; }
     state->value = value;
@@ -534,58 +662,58 @@ RESIDENCY_INLINE void SimulatedDevice::on_report(std::function<void(const Report
 
 RESIDENCY_INLINE void SimulatedDevice::observe(std::function<void(const ExecutedOperation&)> observer) {
     const Lock lock = guard();
-    state_->simulator.observer = std::move(observer);
+    state_->simulator.gpu(gpu_->number).observer = std::move(observer);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::fail(CallKind kind, std::uint64_t nth, ErrorKind error) {
     RESIDENCY_ASSERT(nth > 0, "the next call is number 1");
     const Lock lock = guard();
-    state_->failures.push_back({kind, nth, error});
+    gpu_->failures.push_back({kind, nth, error});
 }
 
 RESIDENCY_INLINE void SimulatedDevice::clear_failures() {
     const Lock lock = guard();
-    state_->failures.clear();
+    gpu_->failures.clear();
 }
 
 RESIDENCY_INLINE void SimulatedDevice::lose_device() {
     const Lock lock = guard();
-    state_->lost = true;
+    gpu_->lost = true;
+    if (state_->gpus.size() > 1) { drop_work(); }
     state_->changed.notify_all();
 }
 
 RESIDENCY_INLINE SimulatedDevice::Statistics SimulatedDevice::statistics() const {
     const Lock lock = guard();
     Statistics result = statistics_;
-    result.operations = state_->simulator.executed();
+    result.operations = state_->simulator.gpu(gpu_->number).executed;
     return result;
 }
 
 RESIDENCY_INLINE std::uint64_t SimulatedDevice::peak_used_bytes() const {
     const Lock lock = guard();
-    return state_->peak_bytes;
+    return gpu_->peak_bytes;
 }
 
 RESIDENCY_INLINE std::uint64_t SimulatedDevice::peak_held_bytes(Pool pool) const {
     const Lock lock = guard();
-    const MemoryPool* state = state_->pools.find(pool);
+    const MemoryPool* state = gpu_->pools.find(pool);
     return state == nullptr ? 0 : state->peak_bytes;
 }
 
 RESIDENCY_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() const {
     const Lock lock = guard();
     std::vector<Leak> result;
-    for (std::uint32_t number = first_stream + 1; number < state_->simulator.stream_count(); ++number) {
+    for (std::uint32_t number = first_stream; number < state_->simulator.stream_count(); ++number) {
         const StreamState& stream = state_->simulator.stream(number);
-        if (stream.alive && !stream.internal) {
+        const bool is_own = stream.gpu == gpu_->number && number != gpu_->default_stream;
+        if (is_own && stream.alive && !stream.internal) {
             result.push_back({"stream '" + state_->names.name(stream.label) + "'", 0});
         }
     }
-    state_->events.for_each([&](const State::EventState&) { result.push_back({"event", 0}); });
-    for (const State::Allocation& allocation : state_->allocations) {
-        result.push_back({"allocation", allocation.bytes});
-    }
-    state_->pools.for_each([&](const MemoryPool& pool) {
+    gpu_->events.for_each([&](const Gpu::EventState&) { result.push_back({"event", 0}); });
+    for (const Gpu::Allocation& allocation : gpu_->allocations) { result.push_back({"allocation", allocation.bytes}); }
+    gpu_->pools.for_each([&](const MemoryPool& pool) {
         if (!pool.destroyed) { result.push_back({"pool", pool.held_bytes}); }
         for (const MemoryPool::Segment& segment : pool.segments) {
             for (const MemoryPool::Block& block : segment.blocks) {
@@ -593,16 +721,18 @@ RESIDENCY_INLINE std::vector<SimulatedDevice::Leak> SimulatedDevice::leaks() con
             }
         }
     });
-    for (const State::Allocation& allocation : state_->pinned) {
+    for (const Gpu::Allocation& allocation : gpu_->pinned) {
         result.push_back({allocation.pinned_only ? "pinned range" : "host allocation", allocation.bytes});
     }
-    state_->chunks.for_each([&](const ChunkState& chunk) { result.push_back({"chunk", chunk.bytes}); });
-    for (const State::Allocation& range : state_->reservations) { result.push_back({"reserved range", range.bytes}); }
-    state_->graphs.for_each([&](const simulation::GraphState&) { result.push_back({"graph", 0}); });
-    state_->flags.for_each([&](const simulation::FlagState&) { result.push_back({"flag", 0}); });
+    gpu_->chunks.for_each([&](const ChunkState& chunk) { result.push_back({"chunk", chunk.bytes}); });
+    for (const Gpu::Allocation& range : gpu_->reservations) { result.push_back({"reserved range", range.bytes}); }
+    gpu_->graphs.for_each([&](const simulation::GraphState&) { result.push_back({"graph", 0}); });
+    gpu_->flags.for_each([&](const simulation::FlagState&) { result.push_back({"flag", 0}); });
     for (const auto& capture : state_->captures) {
-        result.push_back(
-            {"capture of stream '" + state_->names.name(state_->simulator.stream(capture->streams[0]).label) + "'", 0});
+        const StreamState& stream = state_->simulator.stream(capture->streams[0]);
+        if (stream.gpu == gpu_->number) {
+            result.push_back({"capture of stream '" + state_->names.name(stream.label) + "'", 0});
+        }
     }
     return result;
 }

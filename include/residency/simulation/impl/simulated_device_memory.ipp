@@ -18,9 +18,9 @@ namespace residency { inline namespace RESIDENCY_ABI {
 
 RESIDENCY_INLINE bool SimulatedDevice::take_bytes(std::uint64_t bytes) {
     remove_empty_pools();
-    if (bytes > config_.memory_bytes - state_->used_bytes) { return false; }
-    state_->used_bytes += bytes;
-    state_->peak_bytes = (std::max)(state_->peak_bytes, state_->used_bytes);
+    if (bytes > config_.memory_bytes - gpu_->used_bytes) { return false; }
+    gpu_->used_bytes += bytes;
+    gpu_->peak_bytes = (std::max)(gpu_->peak_bytes, gpu_->used_bytes);
     return true;
 }
 
@@ -37,7 +37,7 @@ RESIDENCY_INLINE std::byte* SimulatedDevice::new_memory(std::uint64_t bytes, Con
     }
     region = state_->checker.add_region(bytes, content, access);
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
-    state_->map.insert({begin, begin + bytes, region, 0, true, false, 0});
+    state_->map.insert({begin, begin + bytes, region, 0, true, false, 0, gpu_->number});
     return at;
 }
 
@@ -58,10 +58,11 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate(std::uint64_t bytes) {
     const Access access = host_acts(OperationKind::allocate, simulation::name(OperationKind::allocate));
     std::byte* at = new_memory(bytes, Content::uninitialised, access, region);
     if (at == nullptr) {
-        state_->used_bytes -= taken;
+        gpu_->used_bytes -= taken;
         return failure(ErrorKind::out_of_memory, CallKind::allocate, "the process has no memory left", bytes);
     }
-    state_->allocations.push_back({at, bytes, taken, region, false});
+    state_->map.find(at)->for_peers = true;
+    gpu_->allocations.push_back({at, bytes, taken, region, false});
     return static_cast<void*>(at);
 }
 
@@ -69,24 +70,28 @@ RESIDENCY_INLINE Status SimulatedDevice::deallocate(void* at) {
     Lock lock = guard();
     if (Status entered = enter(CallKind::deallocate); !entered) { return entered; }
     if (at == nullptr) { return {}; }
-    const auto is_it = [&](const State::Allocation& allocation) { return allocation.at == at; };
-    if (std::none_of(state_->allocations.begin(), state_->allocations.end(), is_it)) {
+    const auto is_it = [&](const Gpu::Allocation& allocation) { return allocation.at == at; };
+    if (std::none_of(gpu_->allocations.begin(), gpu_->allocations.end(), is_it)) {
         return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "not the start of an allocation that is alive",
                       at);
     }
     if (Status drained = drain(lock, CallKind::deallocate); !drained) { return drained; }
-    const auto found = std::find_if(state_->allocations.begin(), state_->allocations.end(), is_it);
-    if (found == state_->allocations.end()) {
+    const auto found = std::find_if(gpu_->allocations.begin(), gpu_->allocations.end(), is_it);
+    if (found == gpu_->allocations.end()) {
         return misuse(ErrorKind::invalid_argument, CallKind::deallocate, "another thread has freed it meanwhile", at);
     }
-    state_->used_bytes -= found->taken_bytes;
+    if (state_->gpus.size() > 1) {  // the work of a peer, which nobody has waited for, may read it
+        const Access access = host_acts(OperationKind::host_memory, simulation::name(CallKind::deallocate));
+        state_->checker.check_unused(at, found->bytes, access, state_->host_clock);
+    }
+    gpu_->used_bytes -= found->taken_bytes;
     drop_memory(found->at, found->bytes, found->region);
-    state_->allocations.erase(found);
+    gpu_->allocations.erase(found);
     return {};
 }
 
 RESIDENCY_INLINE SimulatedDevice::MemoryPool* SimulatedDevice::find(Pool pool) noexcept {
-    MemoryPool* state = state_->pools.find(pool);
+    MemoryPool* state = gpu_->pools.find(pool);
     return state != nullptr && !state->destroyed ? state : nullptr;
 }
 
@@ -98,24 +103,24 @@ RESIDENCY_INLINE void SimulatedDevice::trim_unused(MemoryPool& pool) {
     std::erase_if(pool.segments, [&](const MemoryPool::Segment& segment) {
         if (!MemoryPool::is_unused(segment)) { return false; }
         pool.held_bytes -= segment.bytes;
-        state_->used_bytes -= segment.bytes;
+        gpu_->used_bytes -= segment.bytes;
         drop_memory(segment.at, segment.bytes, segment.region);
         return true;
     });
 }
 
 RESIDENCY_INLINE void SimulatedDevice::remove_empty_pools() {
-    if (state_->dying_pools == 0) { return; }
+    if (gpu_->dying_pools == 0) { return; }
     std::vector<Pool> empty;
-    state_->pools.for_each_handle([&](Pool handle, MemoryPool& pool) {
+    gpu_->pools.for_each_handle([&](Pool handle, MemoryPool& pool) {
         if (!pool.destroyed) { return; }
         collect_freed(pool);
         trim_unused(pool);
         if (pool.segments.empty()) { empty.push_back(handle); }
     });
     for (const Pool handle : empty) {
-        state_->pools.remove(handle);
-        --state_->dying_pools;
+        gpu_->pools.remove(handle);
+        --gpu_->dying_pools;
     }
 }
 
@@ -126,7 +131,7 @@ RESIDENCY_INLINE bool SimulatedDevice::grow(MemoryPool& pool, std::uint64_t byte
     segment.bytes = segment_bytes;
     segment.at = new_memory(segment_bytes, Content::freed, Access{}, segment.region);
     if (segment.at == nullptr) {
-        state_->used_bytes -= segment_bytes;
+        gpu_->used_bytes -= segment_bytes;
         return false;
     }
     segment.blocks.push_back({0, segment_bytes, false, nullptr});
@@ -146,8 +151,8 @@ RESIDENCY_INLINE Result<SimulatedDevice::Pool> SimulatedDevice::create_pool(std:
                            residency::detail::in_bytes(config_.pool_granularity),
                        cap_bytes);
     }
-    const Pool pool = state_->pools.add();
-    state_->pools.find(pool)->cap_bytes = cap_bytes;
+    const Pool pool = gpu_->pools.add();
+    gpu_->pools.find(pool)->cap_bytes = cap_bytes;
     return pool;
 }
 
@@ -161,7 +166,7 @@ RESIDENCY_INLINE Status SimulatedDevice::destroy_pool(Pool pool) {
                       residency::detail::in_bytes(bytes) + " of the pool have not been deallocated", nullptr, bytes);
     }
     state->destroyed = true;
-    ++state_->dying_pools;
+    ++gpu_->dying_pools;
     remove_empty_pools();
     return {};
 }
@@ -272,24 +277,23 @@ RESIDENCY_INLINE Result<MemoryInfo> SimulatedDevice::memory() {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::memory); !entered) { return entered.error(); }
     remove_empty_pools();
-    return MemoryInfo{config_.memory_bytes - state_->used_bytes, config_.memory_bytes};
+    return MemoryInfo{config_.memory_bytes - gpu_->used_bytes, config_.memory_bytes};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::add_pinned(std::byte* at, std::uint64_t bytes, bool pinned_only) {
     const Access access = host_acts(OperationKind::host_memory, simulation::name(OperationKind::host_memory));
     const std::uint32_t region = state_->checker.add_region(bytes, Content::written, access);
     const auto begin = reinterpret_cast<std::uintptr_t>(at);
-    state_->map.insert({begin, begin + bytes, region, 0, false, false, 0});
-    state_->pinned.push_back({at, bytes, 0, region, pinned_only});
+    state_->map.insert({begin, begin + bytes, region, 0, false, false, 0, gpu_->number});
+    gpu_->pinned.push_back({at, bytes, 0, region, pinned_only});
     return {};
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::release_pinned(void* at, bool pinned_only, CallKind call) {
-    const auto found =
-        std::find_if(state_->pinned.begin(), state_->pinned.end(), [&](const State::Allocation& allocation) {
-            return allocation.at == at && allocation.pinned_only == pinned_only;
-        });
-    if (found == state_->pinned.end()) {
+    const auto found = std::find_if(gpu_->pinned.begin(), gpu_->pinned.end(), [&](const Gpu::Allocation& allocation) {
+        return allocation.at == at && allocation.pinned_only == pinned_only;
+    });
+    if (found == gpu_->pinned.end()) {
         return misuse(ErrorKind::invalid_argument, call,
                       pinned_only ? "not the start of a range that is pinned"
                                   : "not the start of a host allocation that is alive",
@@ -300,11 +304,16 @@ RESIDENCY_INLINE Status SimulatedDevice::release_pinned(void* at, bool pinned_on
         return failure(ErrorKind::wrong_state, call, "work that the host has not synchronised with uses this memory",
                        found->bytes);
     }
-    state_->map.erase(found->at, found->bytes);
-    state_->checker.remove_region(found->region);
-    if (!pinned_only) { state_->host_space.give_back(found->at, found->bytes); }
-    state_->pinned.erase(found);
+    drop_pinned(found->at, found->bytes, found->region, pinned_only);
+    gpu_->pinned.erase(found);
     return {};
+}
+
+RESIDENCY_INLINE void SimulatedDevice::drop_pinned(std::byte* at, std::uint64_t bytes, std::uint32_t region,
+                                                   bool pinned_only) {
+    state_->map.erase(at, bytes);
+    state_->checker.remove_region(region);
+    if (!pinned_only) { state_->host_space.give_back(at, bytes); }
 }
 
 RESIDENCY_INLINE Result<void*> SimulatedDevice::allocate_host(std::uint64_t bytes) {
@@ -361,7 +370,7 @@ RESIDENCY_INLINE Result<const void*> SimulatedDevice::device_view(const void* at
 // ---- Virtual memory
 
 RESIDENCY_INLINE SimulatedDevice::ChunkState* SimulatedDevice::find(Chunk chunk) noexcept {
-    ChunkState* state = state_->chunks.find(chunk);
+    ChunkState* state = gpu_->chunks.find(chunk);
     return state != nullptr && !state->destroyed ? state : nullptr;
 }
 
@@ -376,7 +385,7 @@ RESIDENCY_INLINE Result<void*> SimulatedDevice::reserve(std::uint64_t bytes) {
     if (at == nullptr) {
         return failure(ErrorKind::out_of_memory, CallKind::reserve, "the process has no addresses left", bytes);
     }
-    state_->reservations.push_back({at, bytes, 0, 0, false});
+    gpu_->reservations.push_back({at, bytes, 0, 0, false});
     return static_cast<void*>(at);
 }
 
@@ -384,16 +393,16 @@ RESIDENCY_INLINE Status SimulatedDevice::release(void* at, std::uint64_t bytes) 
     const Lock lock = guard();
     if (Status entered = enter(CallKind::release); !entered) { return entered; }
     const auto found =
-        std::find_if(state_->reservations.begin(), state_->reservations.end(),
-                     [&](const State::Allocation& range) { return range.at == at && range.bytes == bytes; });
-    if (found == state_->reservations.end()) {
+        std::find_if(gpu_->reservations.begin(), gpu_->reservations.end(),
+                     [&](const Gpu::Allocation& range) { return range.at == at && range.bytes == bytes; });
+    if (found == gpu_->reservations.end()) {
         return misuse(ErrorKind::invalid_argument, CallKind::release, "not a reserved range", at, bytes);
     }
     if (state_->map.touches(at, bytes)) {
         return misuse(ErrorKind::wrong_state, CallKind::release, "chunks are still mapped in the range", at, bytes);
     }
     state_->device_space.give_back(found->at, found->bytes);
-    state_->reservations.erase(found);
+    gpu_->reservations.erase(found);
     return {};
 }
 
@@ -407,21 +416,21 @@ RESIDENCY_INLINE Result<SimulatedDevice::Chunk> SimulatedDevice::create_chunk(st
     if (!take_bytes(bytes)) { return out_of_memory(CallKind::create_chunk, bytes); }
     std::uint64_t offset = 0;
     if (config_.real_bytes && !state_->device_space.create(bytes, offset, fresh)) {
-        state_->used_bytes -= bytes;
+        gpu_->used_bytes -= bytes;
         return failure(ErrorKind::out_of_memory, CallKind::create_chunk, "the process has no memory left", bytes);
     }
     const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::create_chunk));
-    const Chunk chunk = state_->chunks.add();
-    *state_->chunks.find(chunk) = {offset, bytes, state_->checker.add_region(bytes, Content::uninitialised, access), 0,
-                                   false};
+    const Chunk chunk = gpu_->chunks.add();
+    *gpu_->chunks.find(chunk) = {offset, bytes, state_->checker.add_region(bytes, Content::uninitialised, access), 0,
+                                 false};
     return chunk;
 }
 
 RESIDENCY_INLINE void SimulatedDevice::forget_chunk(Chunk handle, ChunkState& chunk) {
     state_->checker.remove_region(chunk.region);
     if (config_.real_bytes) { state_->device_space.destroy(chunk.offset, chunk.bytes); }
-    state_->used_bytes -= chunk.bytes;
-    state_->chunks.remove(handle);
+    gpu_->used_bytes -= chunk.bytes;
+    gpu_->chunks.remove(handle);
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::destroy_chunk(Chunk chunk) {
@@ -441,7 +450,7 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
     if (!state_->captures.empty()) {
         return failure(ErrorKind::wrong_state, CallKind::map, "refused while a stream captures");
     }
-    const auto by_address = [](const State::MappedChunk& mapped, const std::byte* at) { return mapped.at < at; };
+    const auto by_address = [](const Gpu::MappedChunk& mapped, const std::byte* at) { return mapped.at < at; };
     const auto place = [&](const Mapping<Chunk>& mapping) -> Status {
         auto* at = static_cast<std::byte*>(mapping.at);
         ChunkState* chunk = find(mapping.chunk);
@@ -451,7 +460,7 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
                           "a chunk of another size, or an address that is not aligned", at, bytes);
         }
         const bool reserved =
-            std::any_of(state_->reservations.begin(), state_->reservations.end(), [&](const State::Allocation& range) {
+            std::any_of(gpu_->reservations.begin(), gpu_->reservations.end(), [&](const Gpu::Allocation& range) {
                 return at >= range.at && at < range.at + range.bytes &&
                        bytes <= static_cast<std::uint64_t>(range.at + range.bytes - at);
             });
@@ -463,9 +472,9 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
             return failure(ErrorKind::out_of_memory, CallKind::map, "the process has no mappings left", bytes);
         }
         const auto begin = reinterpret_cast<std::uintptr_t>(at);
-        state_->map.insert({begin, begin + bytes, chunk->region, 0, true, true, 0});
-        state_->mapped.insert(std::lower_bound(state_->mapped.begin(), state_->mapped.end(), at, by_address),
-                              {at, mapping.chunk});
+        state_->map.insert({begin, begin + bytes, chunk->region, 0, true, true, 0, gpu_->number});
+        gpu_->mapped.insert(std::lower_bound(gpu_->mapped.begin(), gpu_->mapped.end(), at, by_address),
+                            {at, mapping.chunk});
         ++chunk->mapped;
         return {};
     };
@@ -476,7 +485,7 @@ RESIDENCY_INLINE Status SimulatedDevice::map(std::span<const Mapping<Chunk>> map
             auto* at = static_cast<std::byte*>(mappings[i].at);
             if (config_.real_bytes) { simulation::AddressSpace::revoke(at, bytes); }
             state_->map.erase(at, bytes);
-            state_->mapped.erase(std::lower_bound(state_->mapped.begin(), state_->mapped.end(), at, by_address));
+            gpu_->mapped.erase(std::lower_bound(gpu_->mapped.begin(), gpu_->mapped.end(), at, by_address));
             --find(mappings[i].chunk)->mapped;
         }
         return placed;
@@ -492,16 +501,16 @@ RESIDENCY_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
         return failure(ErrorKind::wrong_state, CallKind::unmap, "refused while a stream captures");
     }
     const auto first =
-        std::lower_bound(state_->mapped.begin(), state_->mapped.end(), static_cast<std::byte*>(at),
-                         [](const State::MappedChunk& mapped, const std::byte* value) { return mapped.at < value; });
-    const auto end_of = [&](const State::MappedChunk& mapped) {
-        return mapped.at + state_->chunks.find(mapped.chunk)->bytes;
+        std::lower_bound(gpu_->mapped.begin(), gpu_->mapped.end(), static_cast<std::byte*>(at),
+                         [](const Gpu::MappedChunk& mapped, const std::byte* value) { return mapped.at < value; });
+    const auto end_of = [&](const Gpu::MappedChunk& mapped) {
+        return mapped.at + gpu_->chunks.find(mapped.chunk)->bytes;
     };
     const std::byte* end = static_cast<std::byte*>(at) + bytes;
     auto last = first;
-    while (last != state_->mapped.end() && last->at < end) { ++last; }
+    while (last != gpu_->mapped.end() && last->at < end) { ++last; }
     const bool cut =
-        (first != state_->mapped.begin() && end_of(first[-1]) > at) || (first != last && end_of(last[-1]) > end);
+        (first != gpu_->mapped.begin() && end_of(first[-1]) > at) || (first != last && end_of(last[-1]) > end);
     if (first == last || cut) {
         return misuse(ErrorKind::invalid_argument, CallKind::unmap,
                       "the range must hold whole mapped chunks, at least one", at, bytes);
@@ -509,15 +518,40 @@ RESIDENCY_INLINE Status SimulatedDevice::unmap(void* at, std::uint64_t bytes) {
     // Unmapping does not wait (D6): work that still uses the range loses it, and that is a report.
     const Access access = host_acts(OperationKind::mapping, simulation::name(CallKind::unmap));
     for (auto mapped = first; mapped != last; ++mapped) {
-        ChunkState& chunk = *state_->chunks.find(mapped->chunk);
+        ChunkState& chunk = *gpu_->chunks.find(mapped->chunk);
         state_->checker.check_unused(mapped->at, chunk.bytes, access, state_->host_clock);
         state_->checker.forget_uses(mapped->at, chunk.bytes);
         if (config_.real_bytes) { simulation::AddressSpace::revoke(mapped->at, chunk.bytes); }
         state_->map.erase(mapped->at, chunk.bytes);
         if (--chunk.mapped == 0 && chunk.destroyed) { forget_chunk(mapped->chunk, chunk); }
     }
-    state_->mapped.erase(first, last);
+    gpu_->mapped.erase(first, last);
     return {};
+}
+
+// ---- The end of one GPU of several
+
+RESIDENCY_INLINE void SimulatedDevice::leave_pools() {
+    gpu_->pools.for_each_handle([&](Pool, MemoryPool& pool) {
+        for (const MemoryPool::Segment& segment : pool.segments) {
+            for (const MemoryPool::Block& block : segment.blocks) { state_->simulator.release(block.freed); }
+            drop_memory(segment.at, segment.bytes, segment.region);
+        }
+    });
+}
+
+RESIDENCY_INLINE void SimulatedDevice::leave_mappings() {
+    for (const Gpu::MappedChunk& mapped : gpu_->mapped) {
+        const std::uint64_t bytes = gpu_->chunks.find(mapped.chunk)->bytes;
+        state_->checker.forget_uses(mapped.at, bytes);
+        if (config_.real_bytes) { simulation::AddressSpace::revoke(mapped.at, bytes); }
+        state_->map.erase(mapped.at, bytes);
+    }
+    gpu_->chunks.for_each_handle([&](Chunk, const ChunkState& chunk) {
+        state_->checker.remove_region(chunk.region);
+        if (config_.real_bytes) { state_->device_space.destroy(chunk.offset, chunk.bytes); }
+    });
+    for (const Gpu::Allocation& range : gpu_->reservations) { state_->device_space.give_back(range.at, range.bytes); }
 }
 
 }}  // namespace residency::RESIDENCY_ABI

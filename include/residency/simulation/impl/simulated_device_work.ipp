@@ -19,10 +19,15 @@ namespace residency { inline namespace RESIDENCY_ABI {
 // ---- Work
 
 RESIDENCY_INLINE SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64_t bytes) {
+    return where(at, bytes, gpu_->number);
+}
+
+RESIDENCY_INLINE SimulatedDevice::Where SimulatedDevice::where(const void* at, std::uint64_t bytes, std::uint16_t gpu) {
     if (const simulation::AddressMap::Entry* entry = state_->map.find(at); entry != nullptr) {
         const bool inside = bytes <= entry->end - reinterpret_cast<std::uintptr_t>(at);
         if (!inside && !state_->map.is_one_range(at, bytes)) { return Where::dead; }
-        return entry->on_device ? Where::device : Where::pinned;
+        if (!entry->on_device) { return Where::pinned; }
+        return entry->gpu == gpu ? Where::device : Where::peer;
     }
     const bool is_foreign =
         !state_->device_space.owns(at) && !state_->host_space.owns(at) && !state_->map.touches(at, bytes);
@@ -35,9 +40,40 @@ RESIDENCY_INLINE std::int64_t SimulatedDevice::copy_duration(OperationKind kind,
     double rate = link.on_device_bytes_per_second;
     if (kind == OperationKind::copy_to_device) { rate = link.to_device_bytes_per_second; }
     if (kind == OperationKind::copy_to_host) { rate = link.to_host_bytes_per_second; }
+    if (kind == OperationKind::copy_from_peer) { rate = config_.peer_bytes_per_second; }
     if (pageable || kind == OperationKind::copy_on_host) { rate = link.pageable_bytes_per_second; }
     return (node ? link.node_latency : link.call_latency).count() +
            std::llround(static_cast<double>(bytes) / rate * 1e9);
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::check_owner(const void* at, CallKind call) {
+    const simulation::AddressMap::Entry* entry = state_->map.find(at);
+    if (entry == nullptr) { return {}; }
+    const Gpu& gpu = *state_->gpus[entry->gpu];
+    if (!gpu.lost) { return {}; }
+    return failure(ErrorKind::device, call, "this is memory of '" + gpu.device.config_.name + "', which is lost");
+}
+
+RESIDENCY_INLINE Status SimulatedDevice::check_peer(const Copy& copy, Where to) {
+    const simulation::AddressMap::Entry* entry = state_->map.find(to == Where::peer ? copy.to : copy.from);
+    const Gpu& peer = *state_->gpus[entry->gpu];
+    const std::string name = "'" + peer.device.config_.name + "'";
+    const auto refuse = [&](const std::string& text) {
+        return misuse(ErrorKind::unsupported, CallKind::copy, text, to == Where::peer ? copy.to : copy.from,
+                      copy.bytes);
+    };
+    if (to == Where::peer) {
+        return refuse("this writes memory of " + name + ": let that device copy, on a stream of its own");
+    }
+    if (!reads(*gpu_, peer)) { return refuse("this reads memory of " + name + ": enable_peer() first"); }
+    if (to != Where::device) {
+        return refuse("memory of a peer is copied to the device's own memory only; this is memory of " + name);
+    }
+    if (!entry->for_peers) {
+        return refuse("only what allocate() returned is read by peers; this is memory of a pool, or mapped, of " +
+                      name);
+    }
+    return check_owner(copy.from, CallKind::copy);
 }
 
 RESIDENCY_INLINE void SimulatedDevice::enqueue_copies(std::uint32_t number, OperationKind kind, std::int64_t duration,
@@ -55,9 +91,11 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_copies(std::uint32_t number, Oper
             state_->checker.write(copy.to, copy.bytes, access, clock, true, Content::written, never);
         }
     }
-    statistics_.copies += copies.size();
-    if (kind == OperationKind::copy_to_device) { statistics_.bytes_to_device += operation->bytes; }
-    if (kind == OperationKind::copy_to_host) { statistics_.bytes_to_host += operation->bytes; }
+    Statistics& statistics = state_->gpus[state_->simulator.stream(number).gpu]->device.statistics_;
+    statistics.copies += copies.size();
+    if (kind == OperationKind::copy_to_device) { statistics.bytes_to_device += operation->bytes; }
+    if (kind == OperationKind::copy_to_host) { statistics.bytes_to_host += operation->bytes; }
+    if (kind == OperationKind::copy_from_peer) { statistics.bytes_from_peers += operation->bytes; }
     state_->simulator.append(operation);
 }
 
@@ -88,13 +126,21 @@ RESIDENCY_INLINE void SimulatedDevice::enqueue_kernel(Operation* operation) {
     state_->simulator.append(operation);
 }
 
+RESIDENCY_INLINE SimulatedDevice::OperationKind SimulatedDevice::copy_kind(Where to, Where from) noexcept {
+    if (from == Where::peer) { return OperationKind::copy_from_peer; }
+    if (to == Where::device) {
+        return from == Where::device ? OperationKind::copy_on_device : OperationKind::copy_to_device;
+    }
+    return from == Where::device ? OperationKind::copy_to_host : OperationKind::copy_on_host;
+}
+
 RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stream stream) {
     Lock lock = guard();
     Status entered =
         enter(CallKind::copy, config_.copy_cost + config_.copy_piece_cost * static_cast<std::int64_t>(copies.size()));
     if (!entered) {
         // As on CUDA, a call that fails may have enqueued some of its pieces.
-        copies = copies.first(state_->lost ? 0 : copies.size() / 2);
+        copies = copies.first(gpu_->lost ? 0 : copies.size() / 2);
         if (copies.empty()) { return entered; }
     }
     const std::uint32_t number = find(stream);
@@ -114,12 +160,13 @@ RESIDENCY_INLINE Status SimulatedDevice::copy(std::span<const Copy> copies, Stre
         }
         const Where to = where(copy.to, copy.bytes);
         const Where from = where(copy.from, copy.bytes);
-        const auto kind = to == Where::device
-                              ? (from == Where::device ? OperationKind::copy_on_device : OperationKind::copy_to_device)
-                              : (from == Where::device ? OperationKind::copy_to_host : OperationKind::copy_on_host);
+        const OperationKind kind = copy_kind(to, from);
         if (to == Where::dead) { return unusable(CallKind::copy, number, kind, label_of(kind), copy.to, copy.bytes); }
         if (from == Where::dead) {
             return unusable(CallKind::copy, number, kind, label_of(kind), copy.from, copy.bytes);
+        }
+        if (to == Where::peer || from == Where::peer) {
+            if (Status checked = check_peer(copy, to); !checked) { return checked; }
         }
         const bool pageable = to == Where::pageable || from == Where::pageable;
         const std::size_t index =
@@ -303,7 +350,7 @@ RESIDENCY_INLINE Status SimulatedDevice::begin_capture_alone(Stream stream) {
     if (Status entered = enter(CallKind::begin_capture); !entered) { return entered; }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::begin_capture, stream); }
-    if (number == first_stream) {
+    if (number == gpu_->default_stream) {
         return misuse(ErrorKind::invalid_argument, CallKind::begin_capture,
                       "the default stream cannot be captured: make one by create_stream()");
     }
@@ -332,7 +379,10 @@ RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Str
         return misuse(ErrorKind::wrong_state, CallKind::end_capture,
                       "the capture ends on the stream that began it; it is now invalid");
     }
-    for (const std::uint32_t member : capture->streams) { state_->simulator.stream(member).capture = 0; }
+    for (const std::uint32_t member : capture->streams) {
+        StreamState& stream_state = state_->simulator.stream(member);
+        if (stream_state.capture == capture->number) { stream_state.capture = 0; }
+    }
     const auto found = std::find_if(state_->captures.begin(), state_->captures.end(),
                                     [&](const auto& state) { return state.get() == capture; });
     const std::unique_ptr<CaptureState> ended = std::move(*found);
@@ -351,14 +401,15 @@ RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Str
                               "RoutedExperts::join() after guesses");
         }
     }
-    const Graph graph = state_->graphs.add();
-    simulation::GraphState& state = *state_->graphs.find(graph);
+    const Graph graph = gpu_->graphs.add();
+    simulation::GraphState& state = *gpu_->graphs.find(graph);
     state.calls = std::move(ended->calls);
     state.marks.resize(ended->marks.size());
     state.generation = state_->map.generation();
     state.streams.push_back(number);
     for (std::uint32_t lane = 1; lane < ended->streams.size(); ++lane) {
-        state.streams.push_back(add_stream(state_->names.name(state_->simulator.stream(ended->streams[lane]).label)));
+        const StreamState& member = state_->simulator.stream(ended->streams[lane]);
+        state.streams.push_back(add_stream(state_->names.name(member.label), member.gpu));
         state_->simulator.stream(state.streams.back()).internal = true;
     }
     return graph;
@@ -366,10 +417,12 @@ RESIDENCY_INLINE Result<SimulatedDevice::Graph> SimulatedDevice::end_capture(Str
 
 RESIDENCY_INLINE Status SimulatedDevice::check_ranges(const simulation::GraphState& graph, std::uint32_t number) {
     for (const CapturedCall& captured : graph.calls) {
+        const std::uint32_t stream = captured.lane == 0 ? number : graph.streams[captured.lane];
         const auto check = [&](const void* at, std::uint64_t bytes, bool pageable_too) -> Status {
             if (bytes == 0) { return {}; }
-            const Where place = where(at, bytes);
-            if (place == Where::device || place == Where::pinned || (pageable_too && place == Where::pageable)) {
+            const Where place = where(at, bytes, state_->simulator.stream(stream).gpu);
+            if (place == Where::device || place == Where::pinned || (pageable_too && place == Where::pageable) ||
+                (place == Where::peer && captured.kind == OperationKind::copy_from_peer)) {
                 return {};
             }
             return unusable(CallKind::launch_graph, number, captured.kind, captured.label, at, bytes);
@@ -386,10 +439,36 @@ RESIDENCY_INLINE Status SimulatedDevice::check_ranges(const simulation::GraphSta
     return {};
 }
 
+RESIDENCY_INLINE Status SimulatedDevice::check_parts(const simulation::GraphState& graph) {
+    for (std::size_t lane = 1; lane < graph.streams.size(); ++lane) {
+        const Gpu* gpu = state_->gpus[state_->simulator.stream(graph.streams[lane]).gpu].get();
+        if (gpu == nullptr) {
+            return misuse(ErrorKind::wrong_state, CallKind::launch_graph,
+                          "a device that takes part in the graph was destroyed before the graph");
+        }
+        if (gpu->lost) {
+            return failure(ErrorKind::device, CallKind::launch_graph,
+                           "'" + gpu->device.config_.name + "', which takes part in the graph, is lost");
+        }
+    }
+    for (const CapturedCall& captured : graph.calls) {
+        if (captured.kind == OperationKind::copy_from_peer) {
+            if (Status owned = check_owner(captured.copy.from, CallKind::launch_graph); !owned) { return owned; }
+        }
+        if (captured.event == Event{}) { continue; }
+        if (Gpu* maker = gpu_of(captured.event.owner);
+            maker == nullptr || maker->events.find(captured.event) == nullptr) {
+            return misuse(ErrorKind::wrong_state, CallKind::launch_graph,
+                          "an event that the graph records was destroyed before the graph");
+        }
+    }
+    return {};
+}
+
 RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::launch_graph, config_.launch_cost); !entered) { return entered; }
-    simulation::GraphState* state = state_->graphs.find(graph);
+    simulation::GraphState* state = gpu_->graphs.find(graph);
     if (state == nullptr) { return dead_handle(CallKind::launch_graph, graph); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::launch_graph, stream); }
@@ -400,12 +479,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
         if (Status there = check_ranges(*state, number); !there) { return there; }
         state->generation = state_->map.generation();
     }
-    for (const CapturedCall& captured : state->calls) {
-        if (captured.event != 0 && state_->events.find({captured.event, captured.event_generation, this}) == nullptr) {
-            return misuse(ErrorKind::wrong_state, CallKind::launch_graph,
-                          "an event that the graph records was destroyed before the graph");
-        }
-    }
+    if (Status there = check_parts(*state); !there) { return there; }
     // A launch follows the previous launch of the same graph, also across streams.
     const auto lanes = static_cast<std::uint32_t>(state->streams.size());
     if (state->last != nullptr) {
@@ -421,9 +495,8 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
         const std::uint32_t target = captured.lane == 0 ? number : state->streams[captured.lane];
         switch (captured.kind) {
             case OperationKind::record:
-                if (captured.event != 0) {
-                    State::EventState* const event =
-                        state_->events.find({captured.event, captured.event_generation, this});
+                if (captured.event != Event{}) {
+                    Gpu::EventState* const event = gpu_of(captured.event.owner)->events.find(captured.event);
                     state_->simulator.release(event->marker);
                     event->marker = mark(target);
                     break;
@@ -460,7 +533,7 @@ RESIDENCY_INLINE Status SimulatedDevice::launch(Graph graph, Stream stream) {
 RESIDENCY_INLINE Status SimulatedDevice::record_in_graph(Event event, Stream stream) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::record); !entered) { return entered; }
-    if (state_->events.find(event) == nullptr) { return dead_handle(CallKind::record, event); }
+    if (gpu_->events.find(event) == nullptr) { return dead_handle(CallKind::record, event); }
     const std::uint32_t number = find(stream);
     if (number == 0) { return dead_handle(CallKind::record, stream); }
     CaptureState* const capture = capture_of(number);
@@ -472,8 +545,7 @@ RESIDENCY_INLINE Status SimulatedDevice::record_in_graph(Event event, Stream str
     CapturedCall captured;
     captured.kind = OperationKind::record;
     captured.lane = state_->simulator.stream(number).lane;
-    captured.event = event.index;
-    captured.event_generation = event.generation;
+    captured.event = event;
     capture->calls.push_back(std::move(captured));
     return {};
 }
@@ -481,11 +553,11 @@ RESIDENCY_INLINE Status SimulatedDevice::record_in_graph(Event event, Stream str
 RESIDENCY_INLINE Status SimulatedDevice::destroy_graph(Graph graph) {
     const Lock lock = guard();
     if (Status entered = enter(CallKind::destroy_graph); !entered) { return entered; }
-    simulation::GraphState* state = state_->graphs.find(graph);
+    simulation::GraphState* state = gpu_->graphs.find(graph);
     if (state == nullptr) { return dead_handle(CallKind::destroy_graph, graph); }
     state_->simulator.release(state->last);
     for (std::size_t lane = 1; lane < state->streams.size(); ++lane) { retire_stream(state->streams[lane]); }
-    state_->graphs.remove(graph);
+    gpu_->graphs.remove(graph);
     return {};
 }
 
