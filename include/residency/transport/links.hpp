@@ -62,8 +62,12 @@ public:
     [[nodiscard]] D& neighbour(std::size_t i) const noexcept { return *paths_[i].neighbour; }  ///< of these
     /// Whether that neighbour's link is used.
     [[nodiscard]] bool uses(std::size_t i) const noexcept { return paths_[i].is_open && paths_[i].reason.empty(); }
-    /// What the own link brings alone, in bytes per second.
-    void set_own_rate(double bytes_per_second) noexcept { own_rate_ = bytes_per_second; }
+    /// What the own link brings alone, in bytes per second. Bytes are counted from here on.
+    void set_own_rate(double bytes_per_second) noexcept {
+        own_rate_ = bytes_per_second;
+        own_bytes_ = 0;
+        for (Path& path : paths_) { path.brought_bytes = 0; }
+    }
     /// What a neighbour's link brings, in bytes per second; with a reason, it is not used, and links() says so.
     void set_rate(std::size_t i, double bytes_per_second, std::string reason) {
         paths_[i].bytes_per_second = bytes_per_second;

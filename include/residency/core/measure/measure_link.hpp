@@ -249,7 +249,8 @@ template <PeerDevice D, class Transport>
 [[nodiscard]] Result<plan::Link> try_measure_links(D& device, std::uint64_t device_bytes, Transport& transport) {
     auto best = try_measure_link(device, device_bytes);
     if (!best) { return best; }
-    transport.set_own_rate(best->bytes_per_second);
+    const double own_rate = best->bytes_per_second;
+    transport.set_own_rate(own_rate);
     std::vector<double> rates;
     for (std::size_t i = 0; i < transport.neighbours(); ++i) {
         rates.push_back(0);
@@ -276,6 +277,7 @@ template <PeerDevice D, class Transport>
                                " GB/s come with it, " + std::to_string(std::llround(best->bytes_per_second / 1e9)) +
                                " without");
     }
+    transport.set_own_rate(own_rate);  // what was measured is not counted
     return best;
 }
 
