@@ -127,7 +127,7 @@ TEST_CASE("a planned model streams by two links, in less time than by one, eager
     REQUIRE(links.size() == 2);
     CHECK(links[1].device == "the second GPU");
     CHECK(links[1].reason.empty());
-    CHECK(links[1].bytes > links[0].bytes / 2);
+    CHECK(links[1].bytes > links[0].bytes / 4);  // short calls take the own link alone
     std::uint64_t wrong = 0;
     auto graph = must(two.try_capture(host.stream, [&](Two::Pass& pass) {
         for (const Schedule::Step& step : two.schedule()) {
