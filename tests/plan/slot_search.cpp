@@ -86,13 +86,13 @@ TEST_CASE("slots of random problems: a plan that holds, as fast as was said, and
         const bool captured = dice(0, 1) != 0;
         const std::vector<std::uint32_t> start = interval_slots(image, budget);
         if (start.empty()) { continue; }
-        plan::SlotSearch search{problem, image, budget, {plan::Effort::quick, captured, 0}};
+        plan::SlotSearch search{problem, image, budget, captured, {plan::Effort::quick}};
         search.start(start);
         const double before = search.seconds();
         if (before == plan::RingEvaluator::impossible) { continue; }
         search.search();
         CHECK(search.seconds() <= before);
-        plan::SlotSearch again{problem, image, budget, {plan::Effort::quick, captured, 0}};
+        plan::SlotSearch again{problem, image, budget, captured, {plan::Effort::quick}};
         again.start(start);
         again.search();
         CHECK(again.seconds() == search.seconds());
@@ -113,7 +113,7 @@ TEST_CASE("slots of random problems: a plan that holds, as fast as was said, and
 TEST_CASE("slots of no use: too many of them, or none for a chunk") {
     const plan::Problem problem = convolutions(0.63, 0.5);
     const plan::Image image = plan::lay_out(problem, plan::ImageOrder::sequence);
-    plan::SlotSearch search{problem, image, 12, {}};
+    plan::SlotSearch search{problem, image, 12, false, {}};
     std::vector<std::uint32_t> slots(image.chunks());
     for (std::uint32_t c = 0; c < image.chunks(); ++c) { slots[c] = c; }
     search.start(slots);

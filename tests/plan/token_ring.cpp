@@ -92,29 +92,6 @@ TEST_CASE("a thorough search is no slower than a quick one") {
     }
 }
 
-TEST_CASE("where some steps are short a ring of one block is faster than any call more") {
-    // Every other step is as good as instant, so that a call that waits for it costs less than a second one.
-    plan::Problem problem;
-    for (std::uint32_t i = 0; i < 60; ++i) {
-        problem.storage_bytes.push_back(8 * problem.chunk_bytes);
-        problem.add_step({&i, 1});
-        problem.compute_seconds.push_back(i % 2 == 0 ? 1e-8 : 20e-6);
-    }
-    problem.budget_bytes = 440 * problem.chunk_bytes;
-    const plan::Image image = plan::lay_out(problem, plan::ImageOrder::grouped);
-    const std::vector<bool> hold(image.cells.size(), false);
-    plan::TokenRing ring{{problem, image, hold, 440, false, nullptr}, {}};
-    const plan::RingSolution found = ring.search();
-    REQUIRE(found.found);
-    CHECK(found.timing.line.calls.size() <= 40);
-    plan::PlanData data = plan::assemble(problem, image, ring.assignment(found), false);
-    data.budget_bytes = problem.budget_bytes;
-    CHECK(plan::check(plan::Plan{data}, problem).has_value());
-    const double a = problem.link.latency_seconds + 1e-8, p = problem.link.bytes_per_second,
-                 d = 40.0 * static_cast<double>(problem.chunk_bytes);
-    CHECK(found.seconds() <= 1.02 * (d / p + 2 * std::sqrt(a * d / p) + a));
-}
-
 TEST_CASE("one call may serve several steps; what it waits for comes before all of them") {
     int several = 0;
     for (std::uint64_t seed = 40; seed <= 46; ++seed) {

@@ -8,12 +8,12 @@
 
 #include "residency/config.hpp"
 #include "residency/plan/image.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
+#include "residency/plan/search.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -33,13 +33,7 @@ struct RingSolution {
 /// its result never gets slower with more work.
 class TokenRing {
 public:
-    struct Config {
-        Effort effort = Effort::full;
-        double bound_seconds = 0;  ///< no ring is faster: the search ends near it
-        double work_share = 1;     ///< of the work that a search may take
-    };
-
-    TokenRing(RingProblem problem, const Config& config);
+    TokenRing(RingProblem problem, const SearchLimits& limits);
     TokenRing(const TokenRing&) = delete;
     TokenRing& operator=(const TokenRing&) = delete;
 
@@ -67,8 +61,6 @@ private:
         [[nodiscard]] bool operator<(const Choice& other) const noexcept;  // faster
     };
 
-    [[nodiscard]] std::uint64_t share_of(std::uint64_t work) const;
-    [[nodiscard]] double single_wait_slots() const;
     void attempt(Choice choice, std::vector<Choice>& found);
     double consider(const RingCandidate& candidate, double give_up);
     [[nodiscard]] bool is_better(const RingSolution& a, const RingSolution& b) const;
@@ -76,14 +68,12 @@ private:
     [[nodiscard]] std::vector<Choice> coarse_grid();
     void descend(Choice from);
     [[nodiscard]] Choice smallest_as_fast();
-    [[nodiscard]] RingSolution refine_best(const Choice& chosen);
     void refine(std::uint64_t most_work);
-    void try_single_blocks(RingSolution& answer);
 
     [[nodiscard]] RingSolution minimize_refetch(RingSolution answer);
     [[nodiscard]] std::vector<RingShape> shapes_near(const RingShape& shape, std::uint64_t streamed_there) const;
 
-    const Config config_;
+    const SearchLimits limits_;
     const RingProblem problem_;
     RingEvaluator evaluator_;
     RingRounding rounding_;

@@ -15,10 +15,12 @@
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/timeline.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate, double give_up) {
+    built_ += tuning::evaluation_work;
     const std::uint64_t streamed = candidate.streamed();
     if (streamed <= problem_.deficit()) { return RingEvaluator::impossible; }
     const double idle = least_idle(candidate.streamed_per_step, streamed - problem_.deficit());

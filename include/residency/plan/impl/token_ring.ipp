@@ -30,29 +30,30 @@ inline std::uint32_t blocks_for(std::uint32_t slots, double piece_chunks) {
 
 }  // namespace detail
 
-RESIDENCY_INLINE TokenRing::TokenRing(RingProblem problem, const Config& config)
-    : config_{config}, problem_{std::move(problem)}, evaluator_{problem_}, rounding_{problem_} {}
+RESIDENCY_INLINE TokenRing::TokenRing(RingProblem problem, const SearchLimits& limits)
+    : limits_{limits}, problem_{std::move(problem)}, evaluator_{problem_}, rounding_{problem_} {}
 
 RESIDENCY_INLINE bool TokenRing::Choice::operator<(const Choice& other) const noexcept {
     return std::tie(seconds, slots, blocks, target, phase) <
            std::tie(other.seconds, other.slots, other.blocks, other.target, other.phase);
 }
 
-RESIDENCY_INLINE std::uint64_t TokenRing::share_of(std::uint64_t work) const {
-    return static_cast<std::uint64_t>(config_.work_share * static_cast<double>(work));
-}
-
 RESIDENCY_INLINE RingSolution TokenRing::search() {
     best_ = {};
     tried_.clear();
     done_.clear();
-    most_work_ = work() + share_of((std::max)(tuning::ring_work_least(config_.effort),
-                                              tuning::ring_work_per_step(config_.effort) * problem_.steps()));
+    most_work_ = work() + limits_.share_of((std::max)(tuning::ring_work_least(limits_.effort),
+                                                      tuning::ring_work_per_step(limits_.effort) * problem_.steps()));
     const std::vector<Choice> seeds = coarse_grid();
-    for (std::size_t k = 0; k < seeds.size() && k < tuning::descents(config_.effort); ++k) { descend(seeds[k]); }
+    for (std::size_t k = 0; k < seeds.size() && k < tuning::descents(limits_.effort); ++k) { descend(seeds[k]); }
     if (!best_.found) { return std::move(best_); }
-    RingSolution answer = refine_best(smallest_as_fast());
-    try_single_blocks(answer);
+    const Choice chosen = smallest_as_fast();
+    best_.found = false;
+    tried_.clear();
+    std::vector<Choice> found;
+    attempt(chosen, found);
+    refine(limits_.share_of(tuning::refine_work(limits_.effort)));
+    RingSolution answer = std::move(best_);
     return problem_.knows_presence() ? minimize_refetch(std::move(answer)) : answer;
 }
 
@@ -64,7 +65,7 @@ RESIDENCY_INLINE std::vector<TokenRing::Choice> TokenRing::coarse_grid() {
     std::vector<Choice> seeds;
     std::uint32_t last_slots = 0;
     for (double rounds = 2; rounds <= deficit + 1;
-         rounds = (std::max)(rounds + 1, std::floor(rounds * tuning::grid_growth(config_.effort)))) {
+         rounds = (std::max)(rounds + 1, std::floor(rounds * tuning::grid_growth(limits_.effort)))) {
         const std::uint32_t slots = problem_.slots_for(static_cast<std::uint32_t>(rounds));
         if (slots == last_slots || !problem_.fits(slots)) { continue; }
         last_slots = slots;
@@ -147,57 +148,6 @@ RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() {
     return chosen;
 }
 
-// Refines the chosen ring and, where the link or the steps leave something to gain, some others that are nearly as fast.
-RESIDENCY_INLINE RingSolution TokenRing::refine_best(const Choice& chosen) {
-    double compute = 0;
-    for (const double seconds : problem_.compute()) { compute += seconds; }
-    std::sort(done_.begin(), done_.end());
-    std::vector<Choice> starts{chosen};
-    const std::size_t most = 1 + tuning::refine_others(config_.effort);
-    for (const Choice& choice : done_) {
-        if (starts.size() >= most || choice.seconds > best_.seconds() * (1 + tuning::refine_others_within)) { break; }
-        bool is_new = true;
-        for (const Choice& start : starts) {
-            is_new = is_new && (start.slots != choice.slots || start.blocks != choice.blocks);
-        }
-        if (is_new) { starts.push_back(choice); }
-    }
-    RingSolution answer;
-    std::vector<Choice> found;
-    for (std::size_t k = 0; k < starts.size(); ++k) {
-        const double close = (std::max)(compute, config_.bound_seconds) * (1 + tuning::as_fast);
-        if (k > 0 && answer.seconds() <= close) { break; }
-        best_.found = false;
-        tried_.clear();
-        attempt(starts[k], found);
-        refine(share_of(k == 0 ? tuning::refine_work(config_.effort) : tuning::refine_work_others));
-        if (!answer.found || best_.seconds() < answer.seconds() * (1 - tuning::as_fast)) { answer = best_; }
-    }
-    return answer;
-}
-
-// A ring of one block, where a step that reads it is shorter than the call that a second block costs.
-RESIDENCY_INLINE void TokenRing::try_single_blocks(RingSolution& answer) {
-    if (answer.seconds() <= config_.bound_seconds * (1 + tuning::single_block_above)) { return; }
-    const double slots = single_wait_slots();
-    for (const double about : {std::floor(slots / tuning::single_block_factor), std::floor(slots), std::ceil(slots),
-                               std::ceil(slots * tuning::single_block_factor)}) {
-        best_.found = false;
-        RingCandidate candidate;
-        if (!single_block_ring(problem_, static_cast<std::uint32_t>(about), config_.effort, candidate)) { continue; }
-        static_cast<void>(consider(candidate, RingEvaluator::impossible));
-        if (!best_.found || best_.seconds() > answer.seconds() * (1 + tuning::single_block_within)) { continue; }
-        refine(tuning::single_block_refine_work(config_.effort));
-        if (best_.seconds() < answer.seconds() * (1 - tuning::as_fast)) { answer = best_; }
-    }
-}
-
-// The ring of one block that balances what it streams with a stall per round: a call and the shortest step.
-RESIDENCY_INLINE double TokenRing::single_wait_slots() const {
-    const double stall = problem_.latency() + *std::min_element(problem_.compute().begin(), problem_.compute().end());
-    return (std::max)(1.0, std::sqrt(stall * problem_.chunks_per_second() * static_cast<double>(problem_.deficit())));
-}
-
 // Changes the best ring in small ways for as long as one helps.
 RESIDENCY_INLINE void TokenRing::refine(std::uint64_t most_work) {
     const bool by_loads = limit_seconds_ > 0;
@@ -206,9 +156,8 @@ RESIDENCY_INLINE void TokenRing::refine(std::uint64_t most_work) {
                                           by_loads ? tuning::refetch_reach_steps : tuning::refine_reach_steps};
     const std::uint64_t stop = (std::min)(most_work_, work() + most_work);
     const auto ends = [&] {
-        return work() >= stop ||
-               (by_loads ? best_.seconds() <= limit_seconds_ && best_.loads <= few_loads_
-                         : best_.seconds() <= config_.bound_seconds * (1 + tuning::refine_ends_within));
+        return work() >= stop || (by_loads ? best_.seconds() <= limit_seconds_ && best_.loads <= few_loads_
+                                           : limits_.is_near(best_.seconds()));
     };
     RingCandidate ring = best_.ring;
     ring.joins.resize(pieces, 0);
@@ -253,9 +202,9 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
     const std::uint32_t rounds = problem_.rounds_for(choice.slots);
     choice.slots = problem_.slots_for(rounds);
     if (choice.blocks > choice.slots || !problem_.fits(choice.slots)) { return; }
-    const double per_step = tuning::pieces_per_step(config_.effort) * problem_.steps();
-    const double least = tuning::pieces_least(config_.effort);
-    const double most = config_.effort == Effort::full ? (std::max)(least, per_step) : per_step + least;
+    const double per_step = tuning::pieces_per_step(limits_.effort) * problem_.steps();
+    const double least = tuning::pieces_least(limits_.effort);
+    const double most = limits_.effort == Effort::full ? (std::max)(least, per_step) : per_step + least;
     if (static_cast<double>(rounds) * choice.blocks > most) {
         choice.blocks = (std::min)(choice.blocks, (std::max)(2U, static_cast<std::uint32_t>(most / rounds)));
     }
@@ -328,8 +277,8 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
         (problem_.budget() > there ? problem_.budget() - there : 0) +
         static_cast<std::uint64_t>(static_cast<double>(problem_.deficit() + shape.slots) * tuning::refetch_few_share);
     if (answer.loads <= few_loads_) { return answer; }
-    const std::uint64_t most = (std::max)(tuning::refetch_work_least(config_.effort),
-                                          tuning::refetch_work_per_step(config_.effort) * problem_.steps());
+    const std::uint64_t most = (std::max)(tuning::refetch_work_least(limits_.effort),
+                                          tuning::refetch_work_per_step(limits_.effort) * problem_.steps());
     most_work_ = work() + 2 * most;
     limit_seconds_ = answer.seconds() * (1 + tuning::refetch_loss);
     const double good_seconds = answer.seconds() * (1 + tuning::refetch_good_loss);
