@@ -12,6 +12,7 @@
 #include "residency/plan/check.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/planner.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
@@ -94,7 +95,7 @@ TEST_CASE("more work makes no ring slower, and what improve() finds holds") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         CAPTURE(seed);
         const Setting setting{seed};
-        double before = plan::RingEvaluator::impossible;
+        double before = plan::RingCalls::impossible;
         for (const double share : {0.1, 0.5, 1.0}) {
             plan::ReleaseSearch search{setting.ring_problem, {.work_share = share}};
             REQUIRE(search.search({}));

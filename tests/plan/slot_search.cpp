@@ -13,6 +13,7 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/planner.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
@@ -89,7 +90,7 @@ TEST_CASE("slots of random problems: a plan that holds, as fast as was said, and
         plan::SlotSearch search{problem, image, budget, captured, {plan::Effort::quick}};
         search.start(start);
         const double before = search.seconds();
-        if (before == plan::RingEvaluator::impossible) { continue; }
+        if (before == plan::RingCalls::impossible) { continue; }
         search.search();
         CHECK(search.seconds() <= before);
         plan::SlotSearch again{problem, image, budget, captured, {plan::Effort::quick}};
@@ -120,7 +121,7 @@ TEST_CASE("slots of no use: too many of them, or none for a chunk") {
     search.start(std::vector<std::uint32_t>(image.chunks(), plan::none));
     search.start(std::vector<std::uint32_t>(image.chunks(), 0));  // read at the same time
     search.search();
-    CHECK(search.seconds() == plan::RingEvaluator::impossible);
+    CHECK(search.seconds() == plan::RingCalls::impossible);
 }
 
 }  // namespace slot_search_test

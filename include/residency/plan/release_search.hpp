@@ -9,7 +9,7 @@
 #include "residency/plan/fluid.hpp"
 #include "residency/plan/release_ring.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/search.hpp"
 
@@ -21,7 +21,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 class ReleaseSearch {
 public:
     struct Solution {
-        double seconds = RingEvaluator::impossible;  ///< per pass
+        double seconds = RingCalls::impossible;  ///< per pass
         ReleaseCandidate candidate;
     };
 

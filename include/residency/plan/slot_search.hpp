@@ -10,9 +10,8 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/search.hpp"
-#include "residency/plan/timeline.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -30,7 +29,7 @@ public:
     void start(const std::vector<std::uint32_t>& chunk_slot);
     /// Searches from the best start, if there was one that works.
     void search();
-    /// Of the best plan found, per pass; RingEvaluator::impossible where there is none.
+    /// Of the best plan found, per pass; RingCalls::impossible where there is none.
     [[nodiscard]] double seconds() const noexcept { return best_seconds_; }
     /// The chunks and slots of the best plan found.
     [[nodiscard]] RingAssignment assignment();
@@ -38,7 +37,7 @@ public:
 private:
     struct Item {  // a chunk that may stream
         std::uint32_t first, last, chunk;
-        double seconds;  // on the link, without latency
+        double missing;  // the share of it that holds no bytes and is not copied
     };
     struct Slots {
         std::vector<std::uint32_t> of;    // by item
@@ -57,17 +56,13 @@ private:
     void change(Slots& slots, Random& random) const;
 
     const SearchLimits limits_;
-    const bool captured_;
     std::uint32_t slots_ = 0;
-    double latency_ = 0;
+    RingCalls calls_;
     std::vector<Item> items_;  // by first reader
     Slots best_;
-    double best_seconds_ = RingEvaluator::impossible;
+    double best_seconds_ = RingCalls::impossible;
     std::vector<std::uint32_t> first_in_, last_in_, before_;  // by slot; by item: the item before it in its slot
     std::vector<Streamed> stream_;                            // in the order of the copy stream
-    std::vector<std::uint32_t> call_of_;                      // by place in the stream
-    Timeline line_;
-    TimelineSolver solver_;
     std::uint64_t built_ = 0;
 };
 

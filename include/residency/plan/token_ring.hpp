@@ -21,11 +21,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 struct RingSolution {
     bool found = false;
     RingCandidate ring;
-    RingTiming timing;
+    double seconds = 0;                     ///< per pass
+    std::vector<std::uint8_t> call_begins;  ///< by piece, empty ones left out: whether a call begins with it
     std::uint64_t loads =
         0;  ///< chunks that memory lacks when the plan comes into force; counted only where memory holds something
-
-    [[nodiscard]] double seconds() const noexcept { return timing.seconds; }
 };
 
 /// The cyclic planner: searches the fastest ring of chunk slots through which a pass streams what does not fit. Each step streams what
@@ -45,7 +44,7 @@ public:
     [[nodiscard]] RingSolution search();
     /// The chunks and slots of a ring that was found. The ring has slots [0, shape.slots).
     [[nodiscard]] RingAssignment assignment(const RingSolution& solution) {
-        return evaluator_.assignment(solution.ring, solution.timing);
+        return evaluator_.assignment(solution.ring);
     }
     /// Steps, calls and pieces looked at: a measure of time that is the same on every machine.
     [[nodiscard]] std::uint64_t work() const noexcept { return evaluator_.work() + rounding_.work(); }

@@ -105,8 +105,8 @@ inline constexpr std::size_t refine_reach_steps = 2;
 // ---- release ring
 inline constexpr std::uint32_t release_most_steps = 48;
 inline constexpr double release_known_within = 3e-3;
-inline constexpr ByEffort<std::uint64_t> release_work{10000, 200000};
-inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 400000};
+inline constexpr ByEffort<std::uint64_t> release_work{10000, 150000};
+inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 320000};
 inline constexpr ByEffort<int> release_sizes{4, 20};
 inline constexpr ByEffort<int> release_sizes_near{0, 6};
 inline constexpr double release_near = 0.03;
@@ -135,7 +135,7 @@ inline constexpr double rounding_most = 50;
 inline constexpr int rounding_halvings = 3;
 
 // ---- times
-inline constexpr std::uint64_t evaluation_work = 40;
+inline constexpr std::uint64_t evaluation_work = 50;
 inline constexpr double period_tolerance = 1e-5;
 inline constexpr std::size_t search_cut_most = 4;
 inline constexpr std::uint32_t cut_most = 16;

@@ -20,7 +20,7 @@
 #include "residency/plan/problem.hpp"
 #include "residency/plan/release_search.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/slot_search.hpp"
@@ -108,7 +108,7 @@ inline bool tells_of(const Options& options, const Image& image) {
 // `known_seconds`: of a plan that is known.
 inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
                           double bound_seconds, std::uint64_t& work, double share = 1,
-                          double known_seconds = RingEvaluator::impossible) {
+                          double known_seconds = RingCalls::impossible) {
     PlanData best;
     bool found = false;
     const auto consider = [&](const RingAssignment& assignment) {
@@ -121,7 +121,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
     const std::vector<Presence>* const present = tells_of(options, image) ? &options.present : nullptr;
     ReleaseSearch::Solution release;             // the best one
     std::optional<RingProblem> release_problem;  // that it solves
-    double before_seconds = RingEvaluator::impossible;
+    double before_seconds = RingCalls::impossible;
     RingAssignment as_before;  // the best ring in which steps stream as much as in the plan before
     const bool is_short = problem.steps() <= tuning::release_most_steps;
     for (const std::vector<bool>& hold : choices) {

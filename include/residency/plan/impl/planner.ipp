@@ -24,7 +24,7 @@
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/tuning.hpp"
 #include "residency/plan/turn.hpp"
@@ -108,7 +108,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
                         [&](const Image* other) { return other->offsets == image.offsets; })) {
             return;
         }
-        const double known_seconds = is_found() ? best.predicted_seconds : RingEvaluator::impossible;
+        const double known_seconds = is_found() ? best.predicted_seconds : RingCalls::impossible;
         PlanData data = problem.cyclic ? cyclic_plan(problem, image, budget, options, least_seconds, known_seconds)
                                        : one_shot_plan(problem, image, budget, options);
         const double of_calls = data.predicted_seconds;

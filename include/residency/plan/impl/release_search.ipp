@@ -14,7 +14,7 @@
 #include "residency/plan/fluid.hpp"
 #include "residency/plan/release_ring.hpp"
 #include "residency/plan/release_search.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/search.hpp"
 #include "residency/plan/tuning.hpp"
 
@@ -63,7 +63,7 @@ RESIDENCY_INLINE bool ReleaseSearch::search(const std::vector<std::uint32_t>& st
     best_ = {};
     stop_ = work() + limits_.share_of(tuning::release_work(limits_.effort));
     start(streamed_per_step);
-    if (best_.seconds == RingEvaluator::impossible) { return false; }
+    if (best_.seconds == RingCalls::impossible) { return false; }
     descend(best_);
     return true;
 }
@@ -78,7 +78,7 @@ RESIDENCY_INLINE void ReleaseSearch::improve(const Solution& found) {
 RESIDENCY_INLINE bool ReleaseSearch::search_calls(const std::vector<std::uint32_t>& streamed_per_step) {
     best_ = {};
     consider_start(streamed_per_step);
-    if (best_.seconds == RingEvaluator::impossible) { return false; }
+    if (best_.seconds == RingCalls::impossible) { return false; }
     const std::uint64_t most_work = tuning::release_work(limits_.effort);
     stop_ = work() + limits_.share_of(most_work);
     assign_otherwise(best_);
@@ -129,10 +129,10 @@ RESIDENCY_INLINE void ReleaseSearch::consider_start(std::vector<std::uint32_t> s
 
 // Changes what was found, many chunks first, for as long as something helps.
 RESIDENCY_INLINE void ReleaseSearch::descend(Solution& now) {
-    for (double before = RingEvaluator::impossible; now.seconds < before * (1 - tuning::release_gain) && !ends(now);) {
+    for (double before = RingCalls::impossible; now.seconds < before * (1 - tuning::release_gain) && !ends(now);) {
         before = now.seconds;
         for (std::uint32_t chunks = tuning::release_most_chunks; chunks > 0; chunks /= 2) {
-            for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+            for (double last = RingCalls::impossible; now.seconds < last && !ends(now);) {
                 last = now.seconds;
                 stream_otherwise(now, chunks);
             }
@@ -180,7 +180,7 @@ RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
             if (!keeps(now)) { std::tie(now.candidate.wider, now.candidate.backward) = before; }
         }
     }
-    for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+    for (double last = RingCalls::impossible; now.seconds < last && !ends(now);) {
         last = now.seconds;
         for (const std::uint32_t step : able_) {
             for (unsigned number = 0; number < tuning::release_joins && !ends(now); ++number) {

@@ -14,6 +14,7 @@
 #include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
@@ -122,7 +123,7 @@ RESIDENCY_INLINE void TokenRing::descend(Choice from) {
 // Of the choices that are as fast as the best, the one with the smallest ring, which moves the fewest bytes; then smaller rings for
 // as long as they are as fast.
 RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() {
-    const double limit = best_.seconds() * (1 + tuning::as_fast);
+    const double limit = best_.seconds * (1 + tuning::as_fast);
     Choice chosen;
     for (const Choice& choice : done_) {
         if (choice.seconds <= limit && (chosen.slots == 0 || choice.slots < chosen.slots ||
@@ -151,28 +152,18 @@ RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() {
 // Changes the best ring in small ways for as long as one helps.
 RESIDENCY_INLINE void TokenRing::refine(std::uint64_t most_work) {
     const bool by_loads = limit_seconds_ > 0;
-    const std::size_t pieces = best_.timing.pieces.size();
+    const std::size_t pieces = best_.call_begins.size();
     const RingNeighbourhood neighbourhood{problem_, pieces,
                                           by_loads ? tuning::refetch_reach_steps : tuning::refine_reach_steps};
     const std::uint64_t stop = (std::min)(most_work_, work() + most_work);
     const auto ends = [&] {
-        return work() >= stop || (by_loads ? best_.seconds() <= limit_seconds_ && best_.loads <= few_loads_
-                                           : limits_.is_near(best_.seconds()));
+        return work() >= stop || (by_loads ? best_.seconds <= limit_seconds_ && best_.loads <= few_loads_
+                                           : limits_.is_near(best_.seconds));
     };
     RingCandidate ring = best_.ring;
     ring.joins.resize(pieces, 0);
-    std::vector<std::uint8_t> call_begins;
-    const auto find_call_begins = [&] {
-        call_begins.assign(pieces, 0);
-        std::size_t p = 0;
-        for (const std::uint32_t count : best_.timing.call_pieces) {
-            call_begins[p] = 1;
-            p += count;
-        }
-    };
-    find_call_begins();
     const auto helps = [&] {
-        const double before = best_.seconds();
+        const double before = best_.seconds;
         const std::uint64_t loads = best_.loads;
         const double now = consider(ring, (std::max)(before, limit_seconds_));
         return now < before * (1 - tuning::refine_gain) || (by_loads && best_.loads < loads);
@@ -181,12 +172,11 @@ RESIDENCY_INLINE void TokenRing::refine(std::uint64_t most_work) {
     std::size_t idle = 0;  // positions since the last one that helped
     for (std::size_t at = 0; !ends() && idle <= neighbourhood.positions(); at = (at + 1) % neighbourhood.positions()) {
         ++idle;
-        neighbourhood.changes_at(at, ring, call_begins, changes);
+        neighbourhood.changes_at(at, ring, best_.call_begins, changes);
         for (const RingChange& change : changes) {
             change.apply(ring);
             if (helps()) {
                 if (change.chunks != 0) { ring.streamed_per_step = best_.ring.streamed_per_step; }
-                find_call_begins();
                 idle = 0;
                 break;
             }
@@ -214,9 +204,9 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
     const auto at = std::lower_bound(tried_.begin(), tried_.end(), key);
     if (at != tried_.end() && *at == key) { return; }
     tried_.insert(at, key);
-    double give_up = RingEvaluator::impossible;
+    double give_up = RingCalls::impossible;
     if (best_.found) {
-        give_up = best_.seconds() * (1 + tuning::hopeless_ring);
+        give_up = best_.seconds * (1 + tuning::hopeless_ring);
         const double least_chunks = static_cast<double>(problem_.deficit() + choice.slots) - problem_.missing_chunks();
         const double busy = least_chunks / problem_.chunks_per_second();
         if (work() > most_work_ || busy > give_up) { return; }
@@ -229,7 +219,7 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
         return;
     }
     choice.seconds = consider(candidate, give_up);
-    if (choice.seconds < RingEvaluator::impossible) {
+    if (choice.seconds < RingCalls::impossible) {
         found.push_back(choice);
         done_.push_back(choice);
     }
@@ -238,14 +228,15 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
 // Seconds of a candidate, as RingEvaluator::evaluate says; keeps it if it is the best.
 RESIDENCY_INLINE double TokenRing::consider(const RingCandidate& candidate, double give_up) {
     const double seconds = evaluator_.evaluate(candidate, give_up);
-    if (seconds == RingEvaluator::impossible || seconds > give_up) { return seconds; }
+    if (seconds == RingCalls::impossible || seconds > give_up) { return seconds; }
     RingSolution now;
-    now.timing.seconds = seconds;
+    now.seconds = seconds;
     if (limit_seconds_ > 0) { now.loads = evaluator_.loads(candidate); }
     if (!best_.found || is_better(now, best_)) {
         best_.found = true;
         best_.ring = candidate;
-        best_.timing = evaluator_.timing();
+        best_.seconds = seconds;
+        best_.call_begins = evaluator_.call_begins();
         best_.loads = now.loads;
     }
     return seconds;
@@ -253,8 +244,8 @@ RESIDENCY_INLINE double TokenRing::consider(const RingCandidate& candidate, doub
 
 // Faster; where rings are compared by their loads too, cheaper over the passes that a plan may last.
 RESIDENCY_INLINE bool TokenRing::is_better(const RingSolution& a, const RingSolution& b) const {
-    if (limit_seconds_ == 0) { return a.seconds() < b.seconds(); }
-    double x = a.seconds(), y = b.seconds();
+    if (limit_seconds_ == 0) { return a.seconds < b.seconds; }
+    double x = a.seconds, y = b.seconds;
     if (x <= limit_seconds_ && y <= limit_seconds_) {
         const double per_load = 1 / (tuning::refetch_passes * problem_.chunks_per_second());
         x += static_cast<double>(a.loads) * per_load;
@@ -280,10 +271,10 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
     const std::uint64_t most = (std::max)(tuning::refetch_work_least(limits_.effort),
                                           tuning::refetch_work_per_step(limits_.effort) * problem_.steps());
     most_work_ = work() + 2 * most;
-    limit_seconds_ = answer.seconds() * (1 + tuning::refetch_loss);
-    const double good_seconds = answer.seconds() * (1 + tuning::refetch_good_loss);
+    limit_seconds_ = answer.seconds * (1 + tuning::refetch_loss);
+    const double good_seconds = answer.seconds * (1 + tuning::refetch_good_loss);
     const auto ends = [&] {
-        return work() >= most_work_ || (best_.loads <= few_loads_ && best_.seconds() <= good_seconds);
+        return work() >= most_work_ || (best_.loads <= few_loads_ && best_.seconds <= good_seconds);
     };
     best_ = std::move(answer);
     std::vector<RingSolution> slower;
@@ -297,12 +288,12 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
                     continue;
                 }
                 RingSolution kept = std::exchange(best_, {});
-                static_cast<void>(consider(candidate, RingEvaluator::impossible));
+                static_cast<void>(consider(candidate, RingCalls::impossible));
                 RingSolution now = std::exchange(best_, std::move(kept));
                 if (!now.found) { continue; }
                 if (is_better(now, best_)) {
                     best_ = std::move(now);
-                } else if (now.seconds() > limit_seconds_ && now.loads < best_.loads) {
+                } else if (now.seconds > limit_seconds_ && now.loads < best_.loads) {
                     slower.push_back(std::move(now));
                 }
             }
@@ -310,7 +301,7 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
     }
     // Small changes make some of the slower ones fast, and the best one better.
     std::sort(slower.begin(), slower.end(),
-              [](const RingSolution& a, const RingSolution& b) { return a.seconds() < b.seconds(); });
+              [](const RingSolution& a, const RingSolution& b) { return a.seconds < b.seconds; });
     slower.resize((std::min)(slower.size(), tuning::refetch_slower_rings));
     RingSolution found = std::move(best_);
     for (RingSolution& start : slower) {
