@@ -58,7 +58,6 @@ private:
     ReleaseRing ring_;
     std::vector<std::uint32_t> able_, wide_;  // steps that may stream; those of several chunks
     Solution best_;
-    double best_ring_ = 0;    // the ring of the best start, of those by the fluid relaxation
     std::uint64_t stop_ = 0;  // no new candidate beyond that work
 };
 

@@ -33,7 +33,6 @@ inline constexpr int chunk_floor_halvings = 6;
 inline constexpr double aligned_image_gain = 2e-3;
 inline constexpr std::uint32_t short_schedule_steps = 32;
 inline constexpr double aligned_image_floors = 2.5;
-inline constexpr double packed_image_saves = 0.02;
 inline constexpr double copy_nodes_loss = 2e-3;
 
 // ---- the step from which a pass is planned
@@ -45,17 +44,11 @@ inline constexpr double held_far_share = 1.0 / 8;
 inline constexpr ByEffort<double> held_others_share{1.0 / 16, 1.0 / 64};
 
 // ---- plans that bear slower steps
-inline constexpr double slower_steps = 1.05;
-inline constexpr double planned_slower_steps = 1.08;
+inline constexpr double slower_steps = 1.07;
 inline constexpr double slower_steps_from = 1;
 inline constexpr double slower_steps_to = 2.5;
 inline constexpr double slower_steps_harm = 3e-3;
-inline constexpr double slower_steps_share_quick = 0.5;
-inline constexpr double slower_steps_share_full = 0.95;
-inline constexpr double measured_steps_share = 0.5;
-inline constexpr double measured_steps_again_share = 0.25;
-inline constexpr double measured_steps_again_above = 0.015;
-inline constexpr double measured_steps_again_gain = 5e-4;
+inline constexpr double slower_steps_share = 0.5;
 
 // ---- plans that bear a slower link
 inline constexpr ByEffort<double> slower_link_most{0.9, 0.97};
@@ -82,7 +75,6 @@ inline constexpr double grid_piece_chunks[] = {1, 4};
 inline constexpr double grid_piece_factors[] = {1, 2};
 inline constexpr ByEffort<double> pieces_least{64, 3000};
 inline constexpr ByEffort<double> pieces_per_step{3, 6};
-inline constexpr double hopeless_ring = 0.01;
 
 // ---- token ring: descent
 inline constexpr ByEffort<std::size_t> descents{1, 3};
@@ -104,12 +96,9 @@ inline constexpr std::size_t refine_reach_steps = 2;
 
 // ---- release ring
 inline constexpr std::uint32_t release_most_steps = 48;
-inline constexpr double release_known_within = 3e-3;
 inline constexpr ByEffort<std::uint64_t> release_work{10000, 150000};
-inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 320000};
+inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 290000};
 inline constexpr ByEffort<int> release_sizes{4, 20};
-inline constexpr ByEffort<int> release_sizes_near{0, 6};
-inline constexpr double release_near = 0.03;
 inline constexpr double release_several_chunks = 4;
 inline constexpr double release_least_ring = 0.02;
 inline constexpr int release_level_halvings = 40;
@@ -122,7 +111,6 @@ inline constexpr double release_gain = 1e-6;
 // ---- slots of few chunks
 inline constexpr std::uint32_t slots_most_chunks = 128;
 inline constexpr std::uint32_t slots_step_chunks = 3;
-inline constexpr double slots_above = 5e-3;
 inline constexpr ByEffort<std::uint64_t> slots_work{100000, 1000000};
 inline constexpr std::uint64_t slots_work_cube = 150;
 

@@ -105,10 +105,8 @@ inline bool tells_of(const Options& options, const Image& image) {
 
 // The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
 // than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine. `share`: of what it may look at.
-// `known_seconds`: of a plan that is known.
 inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
-                          double bound_seconds, std::uint64_t& work, double share = 1,
-                          double known_seconds = RingCalls::impossible) {
+                          double bound_seconds, std::uint64_t& work, double share = 1) {
     PlanData best;
     bool found = false;
     const auto consider = [&](const RingAssignment& assignment) {
@@ -148,7 +146,7 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
         }
         work += same.work();
     }
-    if (release_problem && release.seconds <= known_seconds * (1 + tuning::release_known_within)) {
+    if (release_problem) {
         ReleaseSearch search{*release_problem, {options.effort, bound_seconds, share}};
         search.improve(release);
         if (!found || search.solution().seconds < best.predicted_seconds) { consider(search.assignment()); }
@@ -170,48 +168,32 @@ inline PlanData best_ring(const Problem& problem, const Image& image, std::uint6
 
 // Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and copies
 // take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps that
-// are 8 % longer costs little: the best with steps as measured and 5 % longer, together. Preconditions as of best_ring.
+// are 7 % longer costs little: the best with steps as measured and 7 % longer, together. Preconditions as of best_ring.
 inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
                              double bound_seconds) {
     std::uint64_t work = 0;
-    const auto with_steps = [&](double factor) {
-        Problem slower = problem;
-        for (double& seconds : slower.compute_seconds) { seconds *= factor; }
-        return slower;
-    };
-    const Problem later = with_steps(tuning::slower_steps);
+    Problem later = problem;
+    for (double& seconds : later.compute_seconds) { seconds *= tuning::slower_steps; }
     PlanData plan;
-    double least = 1e300;  // what a plan takes with steps as measured, and 5 % longer, together
-    const auto consider = [&](const Problem& planned, Effort effort, double share = 1) {
-        Options with = options;
-        with.effort = effort;
-        PlanData made = best_ring(planned, image, budget, with, bound_seconds, work, share);
+    double least = 1e300;  // what a plan takes with steps as measured, and 7 % longer, together
+    const auto consider = [&](const Problem& planned, double share) {
+        PlanData made = best_ring(planned, image, budget, options, bound_seconds, work, share);
         finalize_times(made, problem);
         const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
         if (seconds < least) { plan = std::move(made); }
         least = (std::min)(least, seconds);
     };
-    if (options.effort == Effort::quick) {
-        consider(problem, Effort::quick);
-        const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
-        if (least > plan.predicted_seconds + (1 + tuning::slower_steps_harm) * unharmed) {
-            consider(with_steps(tuning::planned_slower_steps), Effort::quick, tuning::slower_steps_share_quick);
-        }
-    } else {
-        consider(with_steps(tuning::planned_slower_steps), Effort::full, tuning::slower_steps_share_full);
-        const double before = least;
-        consider(problem, Effort::quick, tuning::measured_steps_share);
-        if (plan.predicted_seconds > bound_seconds * (1 + tuning::measured_steps_again_above) ||
-            least < before * (1 - tuning::measured_steps_again_gain)) {
-            consider(problem, Effort::full, tuning::measured_steps_again_share);
-        }
+    consider(problem, 1);
+    const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
+    if (least > plan.predicted_seconds + (1 + tuning::slower_steps_harm) * unharmed) {
+        consider(later, tuning::slower_steps_share);
     }
     return plan;
 }
 
 // Everything, where it fits; else the ring for these steps and this link. Preconditions as of best_ring.
 inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget,
-                                 const Options& options, double bound_seconds, double known_seconds) {
+                                 const Options& options, double bound_seconds) {
     std::uint64_t work = 0;
     if (image.filled_chunks() <= budget) {
         PlanData whole = assemble(problem, image, {}, options.captured);
@@ -239,7 +221,7 @@ inline PlanData resident_or_ring(const Problem& problem, const Image& image, std
     }
     return used > tuning::slower_steps_from && used < tuning::slower_steps_to
                ? lasting_ring(problem, image, budget, options, bound_seconds)
-               : best_ring(problem, image, budget, options, bound_seconds, work, 1, known_seconds);
+               : best_ring(problem, image, budget, options, bound_seconds, work);
 }
 
 // Of few chunks, what streams through one ring is a coarse choice: looks for slots of each chunk alone, from those of `best`. Replaces `best`
@@ -256,24 +238,24 @@ inline void choose_slots(PlanData& best, const Problem& problem, const Image& im
 }
 
 RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                      const Options& options, double bound_seconds, double known_seconds) {
-    PlanData best = resident_or_ring(problem, image, budget, options, bound_seconds, known_seconds);
+                                      const Options& options, double bound_seconds) {
+    PlanData best = resident_or_ring(problem, image, budget, options, bound_seconds);
     if (tells_of(options, image)) {  // which may cost 0.1 %
         Options alone = options;
         alone.present.clear();
-        PlanData fastest = resident_or_ring(problem, image, budget, alone, bound_seconds, known_seconds);
+        PlanData fastest = resident_or_ring(problem, image, budget, alone, bound_seconds);
         if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
             best = std::move(fastest);
         }
     }
     const std::uint64_t chunks = image.filled_chunks();
     if (chunks <= tuning::slots_most_chunks && chunks <= std::uint64_t{tuning::slots_step_chunks} * problem.steps() &&
-        chunks > budget && best.predicted_seconds > bound_seconds * (1 + tuning::slots_above)) {
+        chunks > budget) {
         if (tells_of(options, image)) {
             // A plan that is close to what memory holds gives way for more than a little only.
             Options alone = options;
             alone.present.clear();
-            PlanData fastest = cyclic_plan(problem, image, budget, alone, bound_seconds, known_seconds);
+            PlanData fastest = cyclic_plan(problem, image, budget, alone, bound_seconds);
             if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
                 best = std::move(fastest);
             }

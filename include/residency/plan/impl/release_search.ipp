@@ -92,25 +92,17 @@ RESIDENCY_INLINE void ReleaseSearch::start(const std::vector<std::uint32_t>& str
     const double least = std::ceil(detail::least_level(problem_, widest));
     Fluid fluid{problem_.capacity(), problem_.compute(), problem_.chunks_per_second()};
     const int sizes = tuning::release_sizes(limits_.effort);
-    best_ring_ = 0;
     for (int k = 0; k < sizes && work() < stop_; ++k) {
         const double part = k / static_cast<double>(sizes);
         start_with_ring(fluid, static_cast<double>(problem_.budget()) * std::pow(tuning::release_least_ring, part));
         const double level = std::floor(least + (widest - least) * part * part);
         consider_start(detail::rounded(problem_, problem_.capacity(), level));
     }
-    const double about = best_ring_;
-    const int around = tuning::release_sizes_near(limits_.effort);
-    for (int k = -around; k <= around && about > 0 && work() < stop_; ++k) {
-        start_with_ring(fluid, about * (1 + tuning::release_near * k));
-    }
 }
 
 RESIDENCY_INLINE void ReleaseSearch::start_with_ring(Fluid& fluid, double ring) {
     if (ring < 1 || !fluid.solve(ring, static_cast<double>(problem_.deficit()))) { return; }
-    const double before = best_.seconds;
     consider_start(detail::rounded(problem_, fluid.stream(), ring));
-    if (best_.seconds < before) { best_ring_ = ring; }
 }
 
 RESIDENCY_INLINE void ReleaseSearch::consider_start(std::vector<std::uint32_t> streamed_per_step) {

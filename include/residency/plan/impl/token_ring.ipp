@@ -206,7 +206,7 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
     tried_.insert(at, key);
     double give_up = RingCalls::impossible;
     if (best_.found) {
-        give_up = best_.seconds * (1 + tuning::hopeless_ring);
+        give_up = best_.seconds * (1 + tuning::as_fast);
         const double least_chunks = static_cast<double>(problem_.deficit() + choice.slots) - problem_.missing_chunks();
         const double busy = least_chunks / problem_.chunks_per_second();
         if (work() > most_work_ || busy > give_up) { return; }
