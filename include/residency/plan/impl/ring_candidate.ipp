@@ -91,6 +91,70 @@ RESIDENCY_INLINE std::uint64_t RingRounding::diffuse(const std::vector<double>& 
     return sum;
 }
 
+RESIDENCY_INLINE bool single_block_ring(const RingProblem& problem, std::uint32_t slots, Effort effort,
+                                        RingCandidate& candidate) {
+    if (!problem.fits(slots)) { return false; }
+    const std::uint32_t rounds = problem.rounds_for(slots);
+    slots = problem.slots_for(rounds);
+    if (!problem.fits(slots)) { return false; }
+    candidate.shape = {slots, rounds, 1};
+    candidate.piece_chunks = even_pieces(candidate.shape, problem.deficit() + slots);
+    candidate.joins.clear();
+    std::size_t pieces = 0;
+    for (const std::uint32_t size : candidate.piece_chunks) { pieces += size != 0; }
+    const std::vector<double>& compute = problem.compute();
+    // Steps that can read a piece, rotated so that the shortest one comes first.
+    std::vector<std::uint32_t> able;
+    std::vector<double> ended(1, 0.0);  // compute before each step
+    std::size_t shortest = 0;
+    for (std::uint32_t i = 0; i < compute.size(); ++i) {
+        ended.push_back(ended.back() + compute[i]);
+        if (problem.capacity()[i] < slots) { continue; }
+        if (able.empty() || compute[i] < compute[able[shortest]]) { shortest = able.size(); }
+        able.push_back(i);
+    }
+    const std::size_t count = able.size();
+    if (pieces == 0 || count < pieces || count * count * pieces > tuning::single_block_work(effort)) { return false; }
+    std::rotate(able.begin(), able.begin() + static_cast<std::ptrdiff_t>(shortest), able.end());
+    const double call = problem.latency() + slots / problem.chunks_per_second();
+    const auto cost = [&](std::size_t from, std::size_t to) {  // from the end of one reader to the end of the next
+        const std::uint32_t a = able[from], b = able[to];
+        const double between = b > a ? ended[b] - ended[a + 1] : ended.back() - ended[a + 1] + ended[b];
+        return (std::max)(call, between) + compute[b];
+    };
+    constexpr double never = 1e300;
+    std::vector<double> now(count, never), next(count);
+    std::vector<std::uint32_t> from(pieces * count, 0);  // by piece, then by reader: the reader of the piece before
+    now[0] = 0;
+    for (std::size_t p = 1; p < pieces; ++p) {
+        std::fill(next.begin(), next.end(), never);
+        for (std::size_t b = p; b + (pieces - p) <= count; ++b) {
+            for (std::size_t a = p - 1; a < b; ++a) {
+                if (now[a] == never) { continue; }
+                const double seconds = now[a] + cost(a, b);
+                if (seconds < next[b]) {
+                    next[b] = seconds;
+                    from[p * count + b] = static_cast<std::uint32_t>(a);
+                }
+            }
+        }
+        std::swap(now, next);
+    }
+    std::size_t last = pieces - 1;
+    for (std::size_t a = pieces - 1; a < count; ++a) {
+        if (now[a] + cost(a, 0) < now[last] + cost(last, 0)) { last = a; }
+    }
+    std::vector<std::uint32_t> steps;
+    for (std::size_t p = pieces; p-- > 0; last = from[p * count + last]) { steps.push_back(able[last]); }
+    residency::detail::sort(steps);
+    candidate.streamed_per_step.assign(compute.size(), 0);
+    std::size_t at = 0;
+    for (const std::uint32_t size : candidate.piece_chunks) {
+        if (size != 0) { candidate.streamed_per_step[steps[at++]] = size; }
+    }
+    return true;
+}
+
 namespace detail {
 
 // The chunk that is cheapest to copy streams in every ring.
