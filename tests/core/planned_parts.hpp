@@ -80,6 +80,10 @@ public:
     }
     residency::Status pause(std::span<const residency::StorageId>) override { return {}; }
     residency::Status sources_changed(std::span<const residency::StorageId>) override { return {}; }
+    residency::Result<std::optional<residency::plan::Link>> measure_links(Device&, std::uint64_t) override {
+        return std::optional<residency::plan::Link>{};
+    }
+    [[nodiscard]] std::vector<residency::LinkUse> links() const override { return {}; }
     void close() noexcept override { pinned_.close(); }
     void abandon() noexcept override {}
 

@@ -39,7 +39,7 @@ struct LinksConfig {
 template <PeerDevice D>
 class Links {
 public:
-    using Config = LinksConfig<D>;
+    using Config = LinksConfig<D>;            ///< its knobs
     static constexpr bool capturable = true;  ///< streams of neighbours take part in a capture
 
     /// A call of fewer bytes for a neighbour than this uses the links of others.
@@ -47,6 +47,7 @@ public:
     /// Bounce buffers of one neighbour: while one is filled, others are read.
     static constexpr std::uint32_t buffers = 4;
 
+    /// Does nothing before open().
     explicit Links(Config config) : config_{std::move(config)} {}
     Links(const Links&) = delete;
     Links& operator=(const Links&) = delete;

@@ -55,9 +55,9 @@ struct Fetch {
 ///                                    files; the caller has drained s
 ///  9. `t.abandon()`                  optional, noexcept; called before close() if s could not be drained: what the device may still
 ///                                    use is never given back
-/// 10. `t.links()`                    optional, const: a LinkUse for each link that it uses. Goes with `t.copy(copies, s)`, by which they
-///                                    are measured together, and with neighbours(), neighbour(i), uses(i), set_own_rate(rate) and
-///                                    set_rate(i, rate, reason): see Links
+///
+/// A transport that uses several links says so by `t.links()`, const: a LinkUse for each. With it go `t.copy(copies, s)`, by which they are
+/// measured together, and neighbours(), neighbour(i), uses(i), set_own_rate(rate) and set_rate(i, rate, reason): see Links.
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  T1 After a failed enqueue, nothing more of it reaches the device; what did reach it is ordered on s.
