@@ -201,6 +201,44 @@ TEST_CASE("a KV cache of the same broker: idle models fall asleep for it, and wa
     f.run(two);
 }
 
+TEST_CASE(
+    "what a cache waits for: the group gives it back at once where it is asked to, and nobody falls asleep in vain") {
+    Fixture f;
+    auto &one = f.add(whole), &two = f.add(whole);
+    auto cache = must(f.broker.try_add_memory({.name = "KV cache", .priority = 1}));
+    { const auto use = must(f.group.try_activate(one.member)); }
+    CHECK_FALSE(cache.try_take(whole * 6 / 10));
+    const auto refused = f.group.try_activate(two.member);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::budget);
+    CHECK(refused.error().message().find("other clients of the broker wait for") != std::string::npos);
+    CHECK(f.is_awake(one));  // it would not have helped
+    {
+        const auto use = must(f.group.try_activate(one.member));
+        must(f.group.try_give_back());
+        CHECK(f.is_awake(one));  // it is used
+        CHECK_FALSE(cache.try_take(whole * 6 / 10));
+    }
+    must(f.group.try_give_back());
+    CHECK_FALSE(f.is_awake(one));
+    must(cache.try_take(whole * 6 / 10));
+    cache.give_back(whole * 6 / 10);
+    const auto use = must(f.group.try_activate(two.member));
+    f.run(two);
+}
+
+TEST_CASE("a group of chunks without bytes, and a model that is a member already, are refused") {
+    Fixture f;
+    auto& one = f.add(whole, {.name = "one"});
+    const auto again = f.group.try_add(*one.weights, {.name = "another"});
+    REQUIRE_FALSE(again);
+    CHECK(again.error().kind() == ErrorKind::invalid_argument);
+    CHECK(again.error().message().find("is a member of this group already, as \"one\"") != std::string::npos);
+    const auto empty = Group::try_create(f.device, f.broker, {.name = "empty", .chunk_bytes = 0});
+    REQUIRE_FALSE(empty);
+    CHECK(empty.error().message().find("chunk_bytes") != std::string::npos);
+}
+
 TEST_CASE("any call fails once in a switch: every model is as it was or asleep, and works afterwards") {
     std::uint64_t failed = 0;
     for (const auto kind : {CallKind::synchronize_stream, CallKind::map, CallKind::unmap, CallKind::create_chunk,

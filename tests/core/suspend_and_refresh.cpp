@@ -95,7 +95,8 @@ TEST_CASE_TEMPLATE("C31: what is suspended refuses passes in words, and ends wit
         const auto refused = weights.try_begin(stream);
         REQUIRE_FALSE(refused);
         CHECK(refused.error().message() ==
-              "it is suspended, and holds no device memory: call resume() before passes, captures and other schedules");
+              "it is suspended, and holds no device memory: call resume(), or activate() of its ModelGroup, before "
+              "passes, captures and other schedules");
         must(weights.try_resume());
         run_pass(weights, model, stream);
         must(weights.try_suspend());

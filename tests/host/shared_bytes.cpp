@@ -270,6 +270,9 @@ TEST_CASE("shared bytes: what was cut is refused before a byte of it is read") {
         CHECK(SharedHostBytes::remove("x", options));
     }
     const auto mapped = make(folder);
+    std::filesystem::resize_file(folder.file("residency-x"), 0);  // others would write into what is mapped
+    check_refused(SharedHostBytes::try_open("x", contents, letters('b'), options), ErrorKind::malformed,
+                  "it was emptied while processes map it");
     std::filesystem::resize_file(folder.file("residency-x"), bytes_at);
     CHECK(mapped.try_verify().error().kind() == ErrorKind::malformed);
 }

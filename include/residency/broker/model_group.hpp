@@ -97,7 +97,14 @@ public:
         end_turn();
         return made;
     }
-    [[nodiscard]] Id add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned);
+    [[nodiscard]] Result<Id> add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned);
+    [[nodiscard]] Status give_back() {
+        Lock lock{mutex_};
+        if (auto turn = await_turn(lock, 0, false); !turn) { return turn; }
+        auto given = give_back(lock, nullptr);
+        end_turn();
+        return given;
+    }
     void remove(Id id) noexcept;
     [[nodiscard]] Status activate(Id id, bool may_wait);
     /// Others that are awake and idle fall asleep where the broker asks for memory.
@@ -152,11 +159,13 @@ private:
     /// In its turn. `self`: whose room it is to be; null: of a model that is to be made.
     [[nodiscard]] Status make_room(Lock& lock, std::uint64_t bytes, Each* self, bool may_wait);
     [[nodiscard]] Status wake(Lock& lock, Each& each, bool may_wait);
+    /// In its turn. What the broker asks for: those that are awake and idle fall asleep, but for `stays`.
+    [[nodiscard]] Status give_back(Lock& lock, const Each* stays);
     /// Others may run meanwhile.
     [[nodiscard]] Status move(Lock& lock, Each& each, Status (*how)(void*));
     /// Takes of the broker's total what the members, and one that is to be made, could use and nobody has; gives back what is free and asked for.
     void settle_with_broker(std::uint64_t wanted_bytes = 0) noexcept;
-    [[nodiscard]] Error no_room(std::uint64_t bytes, const Each* self) const;
+    [[nodiscard]] Error no_room(std::uint64_t bytes, const Each* self);
     /// It is awake, and may fall asleep.
     [[nodiscard]] static bool is_idle(const Each& each) noexcept {
         return each.seen.is_awake && !each.is_pinned && each.users.empty();
@@ -239,7 +248,7 @@ public:
         friend ModelGroup;
         broker::detail::Handle<State, &State::remove> handle_;
     };
-    /// While it exists, the model is awake. A move empties its source.
+    /// While it exists, the model is awake. It belongs to the thread that called activate(), wherever it is moved. A move empties its source.
     class [[nodiscard]] Use {
     public:
         Use() noexcept = default;
@@ -252,8 +261,12 @@ public:
         broker::detail::Handle<State, &State::end_use> handle_;
     };
 
-    /// A client of that broker. Errors: as BudgetBroker::try_add_memory().
+    /// A client of that broker. Errors: as BudgetBroker::try_add_memory(); invalid_argument: chunks of no bytes.
     [[nodiscard]] static Result<ModelGroup> try_create(D& device, BudgetBroker& broker, Options options = {}) {
+        if (options.chunk_bytes == 0) {
+            return Error{ErrorKind::invalid_argument,
+                         "chunk_bytes of a group of models is 0: leave it as it is, or give a multiple of 2 MiB"};
+        }
         auto client = broker.try_add_memory(
             {.name = options.name, .priority = options.priority, .floor_bytes = options.floor_bytes});
         if (!client) { return client.error(); }
@@ -268,7 +281,7 @@ public:
         return state_->make_room(bytes, wait == Wait::yes);
     }
     /// A planned Residency of this stock becomes a member. The group keeps the reference, and nobody else puts it to sleep or wakes it.
-    /// Error invalid_argument: it has memory that is not of the stock.
+    /// Error invalid_argument: it has memory that is not of the stock, or is a member already.
     template <class Model>
     [[nodiscard]] Result<Member> try_add(Model& model, MemberOptions options) {
         if (model.stock() != &state_->stock()) {
@@ -279,7 +292,8 @@ public:
         }
         const auto id = state_->add(broker::detail::GroupModel::of(model), std::move(options.name), options.priority,
                                     options.is_pinned);
-        return Member{state_, id};
+        if (!id) { return id.error(); }
+        return Member{state_, *id};
     }
     /// Blocks until it is this request's turn, others that are in the way sleep, and the model is awake. Its weights come with its next pass.
     /// Errors: budget, wrong_state: as try_make_room(); those of Residency::try_resume(). After an error every model is as it was, or asleep.
@@ -287,6 +301,9 @@ public:
         if (auto active = state_->activate(id_of(member), wait == Wait::yes); !active) { return active.error(); }
         return Use{state_, member.handle_.id()};
     }
+    /// Blocks. Gives other clients of the broker what they ask for: free memory, and that of models that are awake and idle, which fall asleep
+    /// until it is enough. Errors: wrong_state (other requests wait), the device's own.
+    [[nodiscard]] Status try_give_back() { return state_->give_back(); }
     /// Brings weights of a model that sleeps to memory that no other model has, and that it had before. Once a pass of the model that runs, when it
     /// is enqueued: as much as makes that pass at most 2 % longer, a chunk at least; all that there is room for where no model is used; or
     /// `most_bytes`. Returns the bytes whose copies were enqueued; 0: there is no more to bring, or no room. Does not block. Errors: the
@@ -301,6 +318,7 @@ public:
     ModelGroup(D& device, BudgetBroker& broker, Options options = {})
         : ModelGroup{unwrap(try_create(device, broker, std::move(options)))} {}
     void make_room(std::uint64_t bytes, Wait wait = Wait::yes) { unwrap(try_make_room(bytes, wait)); }
+    void give_back() { unwrap(try_give_back()); }
     template <class Model>
     [[nodiscard]] Member add(Model& model, MemberOptions options) {
         return unwrap(try_add(model, std::move(options)));
@@ -331,8 +349,14 @@ private:
 namespace broker { namespace detail {
 
 template <VirtualMemoryDevice D>
-auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned) -> Id {
+auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned) -> Result<Id> {
     const std::scoped_lock lock{mutex_};
+    for (const auto& other : members_) {
+        if (other && other->model.model == model.model) {
+            return Error{ErrorKind::invalid_argument, "\"" + name + "\" is a member of this group already, as \"" +
+                                                          other->name + "\": use what add() returned then"};
+        }
+    }
     auto each = std::make_unique<Each>();
     each->model = model;
     each->name = std::move(name);
@@ -407,13 +431,22 @@ void GroupState<D>::end_use(Id id) noexcept {
         return;
     }
     turns_.push_back({each.priority, ++clock_});
+    static_cast<void>(give_back(lock, &each).has_value());  // it would only be woken again
+    end_turn();
+}
+
+template <VirtualMemoryDevice D>
+Status GroupState<D>::give_back(Lock& lock, const Each* stays) {
     settle_with_broker();
     while (client_.asked_back_bytes() > 0) {
-        Each* const idle = next_to_sleep(&each);
-        if (idle == nullptr || !move(lock, *idle, idle->model.suspend)) { break; }
+        Each* const idle = next_to_sleep(stays);
+        if (idle == nullptr) { break; }
+        if (auto slept = move(lock, *idle, idle->model.suspend); !slept) {
+            return slept.error().in("to put \"" + idle->name + "\" to sleep");
+        }
         settle_with_broker();
     }
-    end_turn();
+    return {};
 }
 
 template <VirtualMemoryDevice D>
@@ -463,6 +496,7 @@ Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, boo
             const bool may_leave = each && each.get() != self && (!each->seen.is_awake || is_idle(*each));
             could += may_leave ? each->seen.held_bytes : 0;
         }
+        could -= (std::min)(could, client_.asked_back_bytes());  // others come first
         Each* leaving = nullptr;
         for (const auto& each : members_) {  // what was brought ahead
             const bool is_ahead = each && each.get() != self && !each->seen.is_awake && each->seen.held_bytes > 0;
@@ -540,7 +574,7 @@ void GroupState<D>::settle_with_broker(std::uint64_t wanted_bytes) noexcept {
 }
 
 template <VirtualMemoryDevice D>
-Error GroupState<D>::no_room(std::uint64_t bytes, const Each* self) const {
+Error GroupState<D>::no_room(std::uint64_t bytes, const Each* self) {
     using residency::detail::in_bytes;
     std::string message = in_bytes(bytes) + " are needed, and the models of the group may hold " +
                           in_bytes(stock_.limit_bytes()) + " of the broker's total";
@@ -550,6 +584,10 @@ Error GroupState<D>::no_room(std::uint64_t bytes, const Each* self) const {
                    (each->is_pinned       ? " and is pinned"
                     : each->users.empty() ? ""
                                           : " and is used");
+    }
+    if (const std::uint64_t asked = client_.asked_back_bytes(); asked > 0) {
+        message += "; other clients of the broker wait for " + in_bytes(asked) +
+                   " of it (the group's floor_bytes are its own)";
     }
     return {ErrorKind::budget, message + ": give the broker a larger total, or the models smaller budgets",
             BudgetNumbers{bytes, stock_.limit_bytes(), stock_.used_bytes(), bytes, UINT32_MAX}};

@@ -123,7 +123,7 @@ public:
             static_cast<void>(context_.device->deallocate(memory_).has_value());
         }
         if (host_table_ != nullptr) { static_cast<void>(context_.device->deallocate_host(host_table_).has_value()); }
-        streams_.close(*context_.device);
+        streams_.close(context_.device);
         abandon();
     }
     /// Forgets everything without a device call.

@@ -53,15 +53,15 @@ public:
     [[nodiscard]] bool is_unsettled() const noexcept { return is_unsettled_; }
     /// Something is about to be enqueued on kernels().
     void note_work() noexcept { is_unsettled_ = true; }
-    /// Gives everything back, whatever fails.
-    void close(D& device) noexcept {
+    /// Gives everything back, whatever fails. `device` may be null where it was not opened.
+    void close(D* device) noexcept {
         for (Half& half : halves_) {
             for (auto* const event : {&half.is_full, &half.is_free}) {
-                if (*event) { static_cast<void>(device.destroy_event(**event).has_value()); }
+                if (*event) { static_cast<void>(device->destroy_event(**event).has_value()); }
             }
         }
         for (auto* const stream : {&copies_, &kernels_}) {
-            if (*stream) { static_cast<void>(device.destroy_stream(**stream).has_value()); }
+            if (*stream) { static_cast<void>(device->destroy_stream(**stream).has_value()); }
         }
         abandon();
     }

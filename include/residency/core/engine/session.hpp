@@ -267,9 +267,10 @@ private:
     /// An error where the device memory is given back.
     [[nodiscard]] Status check_not_suspended() const {
         if (!suspension_.is_suspended()) { return {}; }
-        return Error{ErrorKind::wrong_state,
-                     "it is suspended, and holds no device memory: call resume() before passes, captures and other "
-                     "schedules"};
+        return Error{
+            ErrorKind::wrong_state,
+            "it is suspended, and holds no device memory: call resume(), or activate() of its ModelGroup, before "
+            "passes, captures and other schedules"};
     }
     /// Blocks until everything is complete, between passes; no lease is open.
     [[nodiscard]] Status settle() {

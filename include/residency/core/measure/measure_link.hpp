@@ -289,11 +289,17 @@ template <PeerDevice D, class Transport>
 template <Device D>
 [[nodiscard]] Result<double> try_measure_memory(D& device, std::uint64_t device_bytes = std::uint64_t{128} << 20) {
     const std::uint64_t unit = (std::max)(std::uint64_t{64} << 10, device.allocation_granularity());
-    const std::uint64_t bytes = (std::min)(device_bytes / 2, std::uint64_t{64} << 20) / unit * unit;
-    if (bytes == 0) { return plan::default_memory_bytes_per_second; }
-    core::CopyTimer<D> timer{device};
-    if (auto opened = timer.open(bytes, true); !opened) { return opened.error(); }
-    const auto cost = timer.measure(bytes / 2, bytes, core::CopiesOf<D>{device});
+    std::uint64_t bytes = (std::min)(device_bytes / 2, std::uint64_t{64} << 20) / unit * unit;
+    std::optional<core::CopyTimer<D>> timer;
+    while (bytes > 0) {
+        auto opened = timer.emplace(device).open(bytes, true);
+        if (opened) { break; }
+        timer.reset();
+        if (opened.error().kind() != ErrorKind::out_of_memory) { return opened.error(); }
+        bytes = bytes / 2 / unit * unit;  // others hold the device: with less
+    }
+    if (!timer) { return plan::default_memory_bytes_per_second; }
+    const auto cost = timer->measure(bytes / 2, bytes, core::CopiesOf<D>{device});
     if (!cost) { return cost.error(); }
     return detail::is_positive(cost->seconds_per_byte) ? 2 / cost->seconds_per_byte
                                                        : plan::default_memory_bytes_per_second;

@@ -295,6 +295,9 @@ RESIDENCY_INLINE Result<SharedHostBytes> SharedHostBytes::try_open(const std::st
             if (!(**file).is_at_path()) { continue; }  // it was removed while this process waited
             const auto header = (**file).read_header();
             if (!header) { return header.error(); }
+            if (!*header && !detail::users_of((**file).descriptor()).empty()) {
+                return (**file).malformed(0, "it was emptied while processes map it");
+            }
             if (*header && (**header).is_whole != 0) { return map(std::move(**file), **header, contents, options); }
             if (fill) { return make(std::move(**file), contents, fill, options); }
         }
