@@ -30,7 +30,7 @@ struct LinkModel {
 struct LinkUse {
     std::string device;           ///< whose link it is
     double bytes_per_second = 0;  ///< that it brings, as measured or assumed
-    std::uint64_t bytes = 0;      ///< that were enqueued over it
+    std::uint64_t bytes = 0;      ///< that eager calls have enqueued over it; graphs are not counted
     std::string reason;           ///< why it is not used; empty: it is
 };
 

@@ -77,7 +77,25 @@ public:
     [[nodiscard]] std::vector<LinkUse> links() const;  ///< the device's own link, then the neighbours in their order
     void close() noexcept;                             ///< what TransportPolicy asks for
     /// Gives nothing back that the device may still use.
-    void abandon() noexcept { paths_.clear(); }
+    void abandon() noexcept {
+        paths_.clear();
+        is_due_.reset();
+    }
+    /// A neighbour broke while bytes were on their way through it.
+    [[nodiscard]] Status status() const { return failure_ ? Status{*failure_} : Status{}; }
+    /// As TransportPolicy says: every storage may have lost bytes.
+    void take_failure(std::vector<StorageId>& storages) {
+        if (!std::exchange(failure_, std::nullopt)) { return; }
+        for (std::uint32_t i = 0; i < catalog_.storages().size(); ++i) {
+            if (catalog_.storages()[i].bytes > 0) { storages.push_back(StorageId{i}); }
+        }
+    }
+    /// Gives back what a neighbour has that is not used. Precondition: nothing is on its way.
+    void close_unused() noexcept {
+        for (Path& path : paths_) {
+            if (path.is_open && !path.reason.empty()) { close_path(path, std::string{path.reason}); }
+        }
+    }
 
 private:
     /// A piece of memory of a neighbour.
@@ -120,7 +138,9 @@ private:
     /// Enqueues the next bytes behind the cursor by a neighbour. On failure some of them may be under way.
     [[nodiscard]] Status send_by(Path& path, Cursor& cursor, std::uint64_t bytes);
     /// What is on the path ends before later work of the stream. Blocks only where that cannot be enqueued.
-    [[nodiscard]] Status join(Path& path, typename D::Stream stream);
+    [[nodiscard]] Status join(Path& path, typename D::Stream stream, bool is_captured);
+    /// Leaves a path out that failed. Blocks until nothing is on its way into the buffers; what was lost there, status() says.
+    void leave_out(Path& path, const Error& error);
     /// The next bytes of a call: appended to pieces_. With a buffer they go there, and from there onward_.
     void take(Cursor& cursor, std::uint64_t bytes, std::byte* buffer);
 
@@ -129,7 +149,9 @@ private:
     static constexpr double path_latency_seconds = 20e-6;
 
     Config config_;
-    Pinned<D> host_;           // knows where storages lie
+    Pinned<D> host_;  // knows where storages lie
+    Catalog catalog_;
+    std::optional<Error> failure_;
     D* device_ = nullptr;      // while open
     std::vector<Path> paths_;  // by neighbour
     double own_rate_ = 55e9;   // bytes per second
@@ -146,6 +168,7 @@ template <PeerDevice D>
 Status Links<D>::open(D& device, const Catalog& catalog) {
     if (auto opened = host_.open(device, catalog); !opened) { return opened; }
     device_ = &device;
+    catalog_ = catalog;
     pieces_.reserve(256);
     onward_.reserve(256);
     auto event = device.create_event(Timing::off);
@@ -306,12 +329,20 @@ Status Links<D>::send_by(Path& path, Cursor& cursor, std::uint64_t bytes) {
 }
 
 template <PeerDevice D>
-Status Links<D>::join(Path& path, typename D::Stream stream) {
+Status Links<D>::join(Path& path, typename D::Stream stream, bool is_captured) {
     Status joined = device_->record(*path.is_done, *path.onward);
     if (joined) { joined = device_->wait(stream, *path.is_done); }
-    if (joined) { return joined; }
+    if (joined || is_captured) { return joined; }
     auto waited = device_->synchronize(*path.onward);
     return waited ? std::move(joined) : std::move(waited);
+}
+
+template <PeerDevice D>
+void Links<D>::leave_out(Path& path, const Error& error) {
+    path.reason = error.message();
+    const auto were_there = device_->is_complete(*path.is_done);  // all earlier calls
+    const auto settled = path.neighbour->synchronize(*path.into);
+    if (!settled && (!were_there || !*were_there)) { failure_ = settled.error(); }
 }
 
 template <PeerDevice D>
@@ -323,7 +354,7 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
     if (!captured) { return captured.error(); }
     divide(own);
     if (std::none_of(parts_.begin(), parts_.end(), [](std::uint64_t part) { return part > 0; })) {
-        own_bytes_ += own;
+        own_bytes_ += *captured ? 0 : own;
         return device_->copy(copies, stream);
     }
     was_captured_ = was_captured_ || *captured;
@@ -336,12 +367,15 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
         const Cursor begin = cursor;
         own -= parts_[i];
         if (sent = send_by(paths_[i], cursor, parts_[i]); sent) {
-            paths_[i].brought_bytes += parts_[i];
+            paths_[i].brought_bytes += *captured ? 0 : parts_[i];
             continue;
         }
-        if (*captured) { break; }  // the capture may be invalid
+        if (*captured) {  // the capture may be invalid
+            std::fill(parts_.begin() + static_cast<std::ptrdiff_t>(i) + 1, parts_.end(), 0);
+            break;
+        }
         // All of this part comes by the own link, behind what is under way.
-        paths_[i].reason = sent.error().message();
+        leave_out(paths_[i], sent.error());
         cursor = begin;
         pieces_.clear();
         take(cursor, parts_[i], nullptr);
@@ -351,12 +385,12 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
     if (sent) {
         pieces_.clear();
         take(cursor, own, nullptr);
-        own_bytes_ += own;
+        own_bytes_ += *captured ? 0 : own;
         sent = device_->copy(pieces_, stream);
     }
     for (std::size_t i = 0; i < paths_.size(); ++i) {
         if (parts_[i] == 0) { continue; }
-        if (auto joined = join(paths_[i], stream); !joined && sent) { sent = std::move(joined); }
+        if (auto joined = join(paths_[i], stream, *captured); !joined && sent) { sent = std::move(joined); }
     }
     if (!sent || again_.empty()) { return sent; }
     for (const Copy& each : again_) { own_bytes_ += each.bytes; }

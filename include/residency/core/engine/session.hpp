@@ -775,7 +775,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.copy_scheduler = &copy_scheduler;
     context.events = log.hook();
     auto links = copy_scheduler.transport().measure_links(*shared_.device, budget_.decider_cap_bytes());
-    if (!links) { return links.error(); }
+    if (!links) { return budget_.why_not_taken(budget(), links.error()); }
     context.link = *links;
     if (auto opened = shared_.decider->open(context, requirements_, budget_.decider_cap_bytes()); !opened) {
         return budget_.why_not_taken(budget(), opened.error());

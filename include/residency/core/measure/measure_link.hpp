@@ -206,18 +206,31 @@ struct CopiesOf {
     }
 };
 
+/// Opens a timer of `bytes`, or of half of them, and so on, where others hold the device. No timer: there is not even a unit.
+template <Device D>
+[[nodiscard]] Status open_timer(std::optional<CopyTimer<D>>& timer, D& device, std::uint64_t& bytes, std::uint64_t unit,
+                                bool within_device) {
+    for (; bytes > 0; bytes = bytes / 2 / unit * unit) {
+        auto opened = timer.emplace(device).open(bytes, within_device);
+        if (opened) { return opened; }
+        timer.reset();
+        if (opened.error().kind() != ErrorKind::out_of_memory) { return opened; }
+    }
+    return {};
+}
+
 /// As try_measure_link(), with `send(copies, stream)` in place of the device's copy().
 template <Device D, class Send>
 [[nodiscard]] Result<plan::Link> try_measure_calls(D& device, std::uint64_t device_bytes, const Send& send) {
     constexpr std::uint64_t granule = std::uint64_t{64} << 10;
     // What an allocation takes is a multiple of its granularity.
     const std::uint64_t unit = (std::max)(granule, device.allocation_granularity());
-    const std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / unit * unit;
-    if (long_bytes == 0) { return plan::Link{}; }
+    std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / unit * unit;
+    std::optional<CopyTimer<D>> timer;
+    if (auto opened = open_timer(timer, device, long_bytes, unit, false); !opened) { return opened.error(); }
+    if (!timer) { return plan::Link{}; }
     const std::uint64_t short_bytes = (std::max)(granule, long_bytes / 32 / granule * granule);
-    CopyTimer<D> timer{device};
-    if (auto opened = timer.open(long_bytes, false); !opened) { return opened.error(); }
-    const auto cost = timer.measure(short_bytes, long_bytes, send);
+    const auto cost = timer->measure(short_bytes, long_bytes, send);
     if (!cost) { return cost.error(); }
     plan::Link link;
     if (!residency::detail::is_positive(cost->seconds_per_byte)) { return link; }
@@ -249,7 +262,9 @@ template <PeerDevice D, class Transport>
 [[nodiscard]] Result<plan::Link> try_measure_links(D& device, std::uint64_t device_bytes, Transport& transport) {
     auto best = try_measure_link(device, device_bytes);
     if (!best) { return best; }
-    const double own_rate = best->bytes_per_second;
+    const double own_rate = best->bytes_per_second, node_latency = best->node_latency_seconds;
+    // Shorter calls take the own link alone: nothing could be measured, and neighbours are taken to be as fast.
+    if (device_bytes < std::uint64_t{8} << 20) { return best; }
     transport.set_own_rate(own_rate);
     std::vector<double> rates;
     for (std::size_t i = 0; i < transport.neighbours(); ++i) {
@@ -277,7 +292,9 @@ template <PeerDevice D, class Transport>
                                " GB/s come with it, " + std::to_string(std::llround(best->bytes_per_second / 1e9)) +
                                " without");
     }
+    transport.close_unused();
     transport.set_own_rate(own_rate);  // what was measured is not counted
+    best->node_latency_seconds = node_latency;
     return best;
 }
 
@@ -291,13 +308,7 @@ template <Device D>
     const std::uint64_t unit = (std::max)(std::uint64_t{64} << 10, device.allocation_granularity());
     std::uint64_t bytes = (std::min)(device_bytes / 2, std::uint64_t{64} << 20) / unit * unit;
     std::optional<core::CopyTimer<D>> timer;
-    while (bytes > 0) {
-        auto opened = timer.emplace(device).open(bytes, true);
-        if (opened) { break; }
-        timer.reset();
-        if (opened.error().kind() != ErrorKind::out_of_memory) { return opened.error(); }
-        bytes = bytes / 2 / unit * unit;  // others hold the device: with less
-    }
+    if (auto opened = core::open_timer(timer, device, bytes, unit, true); !opened) { return opened.error(); }
     if (!timer) { return plan::default_memory_bytes_per_second; }
     const auto cost = timer->measure(bytes / 2, bytes, core::CopiesOf<D>{device});
     if (!cost) { return cost.error(); }
