@@ -33,19 +33,10 @@ using support::must;
 
 namespace {
 
-/// A link of 1 byte per nanosecond up and half of it down, 10 bytes per nanosecond between GPUs, and 100 ns per call; calls cost the
-/// host nothing.
+/// Of round numbers, with 10 bytes per nanosecond between GPUs.
 SimulatedDevice::Config simple(std::string name) {
-    auto config = support::small_device();
-    config.link = {.name = "simple",
-                   .to_device_bytes_per_second = 1e9,
-                   .to_host_bytes_per_second = 0.5e9,
-                   .pageable_bytes_per_second = 0.25e9,
-                   .on_device_bytes_per_second = 4e9,
-                   .call_latency = 100ns,
-                   .node_latency = 300ns};
+    auto config = support::device_of_round_numbers();
     config.peer_bytes_per_second = 10e9;
-    config.call_cost = config.copy_cost = config.copy_piece_cost = config.launch_cost = 0ns;
     config.name = std::move(name);
     return config;
 }

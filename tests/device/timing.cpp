@@ -28,20 +28,6 @@ using support::must;
 
 namespace {
 
-/// A link of 1 byte per nanosecond in each direction and 100 ns per call; calls cost the host nothing.
-SimulatedDevice::Config simple() {
-    auto config = support::small_device();
-    config.link = {.name = "simple",
-                   .to_device_bytes_per_second = 1e9,
-                   .to_host_bytes_per_second = 0.5e9,
-                   .pageable_bytes_per_second = 0.25e9,
-                   .on_device_bytes_per_second = 4e9,
-                   .call_latency = 100ns,
-                   .node_latency = 300ns};
-    config.call_cost = config.copy_cost = config.copy_piece_cost = config.launch_cost = 0ns;
-    return config;
-}
-
 struct Span {
     std::string stream, name;
     OperationKind kind;
@@ -50,7 +36,7 @@ struct Span {
 };
 
 struct Fixture {
-    explicit Fixture(SimulatedDevice::Config config = simple()) : device{std::move(config)} {
+    explicit Fixture(SimulatedDevice::Config config = support::device_of_round_numbers()) : device{std::move(config)} {
         device.observe([this](const SimulatedDevice::ExecutedOperation& done) {
             if (done.kind == OperationKind::record || done.kind == OperationKind::wait) { return; }
             trace.push_back(
@@ -122,7 +108,7 @@ TEST_CASE_FIXTURE(Fixture, "the engine serves in the order of readiness, not of 
 
 TEST_CASE("kernels of different streams overlap, or do not") {
     for (const bool concurrent : {true, false}) {
-        auto config = simple();
+        auto config = support::device_of_round_numbers();
         config.concurrent_kernels = concurrent;
         Fixture f{config};
         f.run(f.a, 1000ns);
@@ -156,7 +142,7 @@ TEST_CASE_FIXTURE(Fixture, "nothing has happened until the clock has passed it")
 }
 
 TEST_CASE("polling makes progress, and costs") {
-    auto config = simple();
+    auto config = support::device_of_round_numbers();
     config.call_cost = 10ns;
     Fixture f{config};
     const auto event = must(f.device.create_event(Timing::off));
@@ -230,7 +216,7 @@ TEST_CASE("a blocked host is woken by a flag from another thread, or by the loss
 
 TEST_CASE("same seed, same trace; another seed, another; within the factor") {
     const auto run = [](std::uint64_t seed) {
-        auto config = simple();
+        auto config = support::device_of_round_numbers();
         config.jitter = 4;
         config.seed = seed;
         Fixture f{config};

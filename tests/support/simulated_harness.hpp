@@ -34,6 +34,20 @@ inline residency::SimulatedDevice::Config small_device() {
     return config;
 }
 
+/// The same with a link of 1 byte per nanosecond up and half of it down, and 100 ns per call; calls cost the host nothing.
+inline residency::SimulatedDevice::Config device_of_round_numbers() {
+    auto config = small_device();
+    config.link = {.name = "simple",
+                   .to_device_bytes_per_second = 1e9,
+                   .to_host_bytes_per_second = 0.5e9,
+                   .pageable_bytes_per_second = 0.25e9,
+                   .on_device_bytes_per_second = 4e9,
+                   .call_latency = std::chrono::nanoseconds{100},
+                   .node_latency = std::chrono::nanoseconds{300}};
+    config.call_cost = config.copy_cost = config.copy_piece_cost = config.launch_cost = {};
+    return config;
+}
+
 /// FNV-1a, and a pattern that has no period.
 inline std::uint64_t checksum_of(std::span<const std::byte> bytes) {
     std::uint64_t hash = 0xcbf29ce484222325U;
