@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/task.hpp"
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/planned/unrecorded_uses.hpp"
