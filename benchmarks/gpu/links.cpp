@@ -75,7 +75,8 @@ void measure_copies(CudaDevice& device, CudaDevice& neighbour, const Model& mode
     config.neighbours = {&neighbour};
     Links links{config};
     BENCH_RESULT(links.open(device, model.catalog));
-    const auto link = BENCH_RESULT(residency::core::try_measure_links(device, std::uint64_t{32} << 20, links));
+    residency::core::DeviceMemory<CudaDevice> memory{device};
+    const auto link = BENCH_RESULT(residency::core::try_measure_links(device, std::uint64_t{32} << 20, memory, links));
     for (const auto& use : links.links()) {
         std::printf("link of %s: %.1f GB/s%s%s\n", use.device.c_str(), use.bytes_per_second / 1e9,
                     use.reason.empty() ? "" : ", not used: ", use.reason.c_str());

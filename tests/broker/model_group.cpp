@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -15,10 +16,12 @@
 #include <vector>
 
 #include "tests/broker/group_of_models.hpp"
+#include "tests/support/child.hpp"
 
 namespace model_group_test {
 
 using namespace group_of_models;
+using namespace std::chrono_literals;
 
 TEST_SUITE_BEGIN("broker model group");
 
@@ -118,7 +121,7 @@ TEST_CASE(
     Fixture f;
     auto &one = f.add(whole), &two = f.add(whole);
     auto use = must(f.group.try_activate(one.member));
-    for (const auto wait : {Group::Wait::no, Group::Wait::yes}) {
+    for (const auto wait : {std::chrono::nanoseconds{0}, Group::forever}) {
         const auto refused = f.group.try_activate(two.member, wait);
         REQUIRE_FALSE(refused);
         CHECK(refused.error().kind() == ErrorKind::wrong_state);
@@ -127,8 +130,133 @@ TEST_CASE(
     const auto again = must(f.group.try_activate(one.member));  // one that is awake may be used twice
     f.run(one);
     use.end();
-    CHECK_FALSE(f.group.try_activate(two.member, Group::Wait::no));
+    CHECK_FALSE(f.group.try_activate(two.member, 0ms));
 }
+
+TEST_CASE("a request waits for as long as it is told to, and leaves the others in their order") {
+    Fixture f;
+    auto &one = f.add(whole), &two = f.add(whole), &three = f.add(whole);
+    auto use = must(f.group.try_activate(one.member));
+    std::optional<std::string> error;
+    std::thread brief{[&] {
+        const auto refused = f.group.try_activate(two.member, 1ms);
+        if (!refused && refused.error().kind() == ErrorKind::wrong_state) { error = refused.error().message(); }
+    }};
+    brief.join();
+    REQUIRE(error);
+    CHECK(error->find("\"model 1\" has") != std::string::npos);
+    CHECK(error->find("wait longer") != std::string::npos);
+    // The first request has its turn and waits for the use; the second one's time ends in the queue.
+    std::atomic<bool> is_three_awake = false;
+    std::thread patient{[&] {
+        const auto woken = must(f.group.try_activate(three.member));
+        is_three_awake = f.is_awake(three);
+    }};
+    error.reset();
+    while (!error) {
+        std::thread{[&] {
+            const auto refused = f.group.try_activate(two.member, 1ms);
+            if (!refused) { error = refused.error().message(); }
+        }}.join();
+        // Until `patient` waits, this request is the first one.
+        if (error && error->find("other requests still wait") == std::string::npos) { error.reset(); }
+    }
+    CHECK_FALSE(is_three_awake);
+    use.end();
+    patient.join();
+    CHECK(is_three_awake);
+    const auto woken = must(f.group.try_activate(two.member));
+    f.run(two);
+}
+
+/// Somebody else takes all that is free, without a turn, whenever the model is about to wake.
+struct Raced {
+    Weights* weights;
+    Group* group;
+    int races = 1;
+    std::vector<std::uint32_t> taken{};
+
+    residency::Status try_suspend() { return weights->try_suspend(); }
+    residency::Status try_resume() {
+        if (races-- > 0) {
+            while (group->stock().free_bytes() > 0) { taken.push_back(must(group->stock().take())); }
+        }
+        return weights->try_resume();
+    }
+    residency::Result<std::uint64_t> try_bring_asleep(std::uint64_t most) { return weights->try_bring_asleep(most); }
+    const auto* stock() const { return weights->stock(); }
+    auto statistics() const { return weights->statistics(); }
+    bool is_suspended() const { return weights->is_suspended(); }
+    const auto& budget() const { return weights->budget(); }
+    void count_group(bool is_in) { weights->count_group(is_in); }
+};
+
+TEST_CASE("others take what was made free for a model that wakes: more is made free, as long as there is more") {
+    Fixture f{2 * whole};
+    auto& one = f.add(whole);
+    must(f.group.try_make_room(whole));
+    auto model = uniform_model(f.device, steps, chunk);
+    Weights weights = must(Weights::try_create(f.device, model.catalog, f.options(model, whole)));
+    Raced raced{&weights, &f.group};
+    auto member = must(f.group.try_add(raced, {.name = "raced"}));
+    must(weights.try_suspend());  // by hand: the group sees it with the next request
+    {
+        const auto use = must(f.group.try_activate(member));
+        CHECK(raced.races < 0);
+        CHECK_FALSE(raced.taken.empty());
+        CHECK_FALSE(f.is_awake(one));
+        CHECK_FALSE(weights.is_suspended());
+        run_pass(weights, model, f.stream);
+        must(f.device.synchronize(f.stream));
+        CHECK(*model.wrong == 0);
+    }
+    // Nobody is left who could sleep: an error, with all as it was.
+    must(weights.try_suspend());
+    raced.races = 1;
+    const auto refused = f.group.try_activate(member);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::budget);
+    CHECK(weights.is_suspended());
+    for (const std::uint32_t number : raced.taken) { f.group.stock().give_back(number); }
+    { const auto use = must(f.group.try_activate(member)); }
+    member = {};
+}
+
+TEST_CASE(
+    "C1: what a model of a group measures takes no memory beside the group's; auto is what the group has room for") {
+    Fixture f{2 * whole};
+    auto& one = f.add(whole);
+    f.run(one);
+    static_cast<void>(f.add(whole));
+    f.all.back()->member = {};
+    f.all.pop_back();  // its chunks stay with the stock, which holds the broker's total now
+    REQUIRE(f.group.stock().held_bytes() == 2 * whole);
+    auto model = uniform_model(f.device, steps, chunk);
+    auto options = f.options(model, whole);
+    options.policies.link.reset();
+    options.policies.memory_bytes_per_second.reset();
+    options.budget = Budget::automatic();
+    {
+        Weights weights = must(Weights::try_create(f.device, model.catalog, std::move(options)));
+        CHECK(weights.budget().bytes == whole);
+        CHECK(weights.problem().link.bytes_per_second != residency::plan::Link{}.bytes_per_second);
+        CHECK(f.device.peak_used_bytes() <= f.broker.statistics().total_bytes);
+        run_pass(weights, model, f.stream);
+        must(f.device.synchronize(f.stream));
+        CHECK(*model.wrong == 0);
+    }
+}
+
+#if RESIDENCY_ASSERTIONS
+TEST_CASE("a model that ends before it leaves its group says so") {
+    const auto outcome = child::run([] {
+        Fixture f;
+        f.add(whole).weights.reset();
+    });
+    CHECK(outcome.aborted);
+    CHECK(outcome.text.find("end the ModelGroup::Member of a model before the model") != std::string::npos);
+}
+#endif
 
 TEST_CASE("requests of several threads wait for their turn, the higher priority first") {
     Fixture f;
@@ -192,7 +320,7 @@ TEST_CASE("a KV cache of the same broker: idle models fall asleep for it, and wa
     CHECK(f.group.stock().held_bytes() + whole <= f.broker.statistics().total_bytes);
     const auto refused = [&] {
         const auto use = must(f.group.try_activate(two.member));
-        return f.group.try_activate(one.member, Group::Wait::no);
+        return f.group.try_activate(one.member, 0ms);
     }();
     CHECK_FALSE(refused);
     cache.give_back(whole);

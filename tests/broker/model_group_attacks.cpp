@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -261,7 +262,7 @@ TEST_CASE("nobody falls asleep for a request that fails all the same") {
     expect_awake();
     {
         const auto use = must(f.group.try_activate(one.member));
-        CHECK_FALSE(f.group.try_make_room(whole, Group::Wait::no));
+        CHECK_FALSE(f.group.try_make_room(whole, std::chrono::nanoseconds{0}));
         expect_awake();
     }
     must(f.group.try_make_room(whole * 16 / 10));

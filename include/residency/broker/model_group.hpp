@@ -54,6 +54,7 @@ struct GroupModel {
     Status (*suspend)(void*) = nullptr;
     Status (*resume)(void*) = nullptr;
     Result<std::uint64_t> (*bring_asleep)(void*, std::uint64_t) = nullptr;
+    void (*count_group)(void*, bool) = nullptr;
     GroupSight (*look)(const void*) = nullptr;
 
     /// Keeps the reference.
@@ -66,6 +67,7 @@ struct GroupModel {
         result.bring_asleep = [](void* it, std::uint64_t most_bytes) {
             return static_cast<Model*>(it)->try_bring_asleep(most_bytes);
         };
+        result.count_group = [](void* it, bool is_in) { static_cast<Model*>(it)->count_group(is_in); };
         result.look = [](const void* it) {
             const Model& seen = *static_cast<const Model*>(it);
             const auto statistics = seen.statistics();
@@ -90,23 +92,24 @@ public:
     }
 
     [[nodiscard]] pool::ChunkStock<D>& stock() noexcept { return stock_; }
-    [[nodiscard]] Status make_room(std::uint64_t bytes, bool may_wait) {
-        std::unique_lock lock{mutex_};
-        if (auto turn = await_turn(lock, 0, may_wait); !turn) { return turn; }
-        auto made = make_room(lock, bytes, nullptr, may_wait);
+    [[nodiscard]] Status make_room(std::uint64_t bytes, std::chrono::nanoseconds most_wait) {
+        const Deadline deadline{most_wait};
+        Lock lock{mutex_};
+        if (auto turn = await_turn(lock, 0, deadline); !turn) { return turn; }
+        auto made = make_room(lock, bytes, nullptr, deadline);
         end_turn();
         return made;
     }
     [[nodiscard]] Result<Id> add(GroupModel model, std::string name, std::int32_t priority, bool is_pinned);
     [[nodiscard]] Status give_back() {
         Lock lock{mutex_};
-        if (auto turn = await_turn(lock, 0, false); !turn) { return turn; }
+        if (auto turn = await_turn(lock, 0, Deadline{std::chrono::nanoseconds{0}}); !turn) { return turn; }
         auto given = give_back(lock, nullptr);
         end_turn();
         return given;
     }
     void remove(Id id) noexcept;
-    [[nodiscard]] Status activate(Id id, bool may_wait);
+    [[nodiscard]] Status activate(Id id, std::chrono::nanoseconds most_wait);
     /// Others that are awake and idle fall asleep where the broker asks for memory.
     void end_use(Id id) noexcept;
     [[nodiscard]] Result<std::uint64_t> prepare(Id id, std::optional<std::uint64_t> most_bytes);
@@ -140,7 +143,26 @@ private:
         std::uint64_t number;
     };
     using Lock = std::unique_lock<std::mutex>;
+    /// Until when a request waits for others.
+    class Deadline {
+    public:
+        explicit Deadline(std::chrono::nanoseconds most_wait)
+            : most_wait_{most_wait}, begin_{std::chrono::steady_clock::now()} {}
+        [[nodiscard]] bool is_over() const { return std::chrono::steady_clock::now() - begin_ >= most_wait_; }
+        /// Until something changes, or it is over.
+        void wait(std::condition_variable& changed, Lock& lock) const {
+            // A time that far away has no clock.
+            if (most_wait_ >= std::chrono::hours{24 * 365}) { return changed.wait(lock); }
+            static_cast<void>(changed.wait_until(lock, begin_ + most_wait_));
+        }
 
+    private:
+        std::chrono::nanoseconds most_wait_;
+        std::chrono::steady_clock::time_point begin_;
+    };
+
+    /// Times that a model tries to wake, while others take what was made free for it: models that are made, budgets that grow.
+    static constexpr int wake_tries = 16;
     /// Requests a member, after which a model leaves its place to others.
     static constexpr std::uint64_t long_unused = 16;
 
@@ -151,14 +173,14 @@ private:
                            [&](const auto& each) { return each && each->is_used_by(self); });
     }
     /// Requests that change who is awake come one by one: the higher priority first, and of equal ones the first that came.
-    [[nodiscard]] Status await_turn(Lock& lock, std::int32_t priority, bool may_wait);
+    [[nodiscard]] Status await_turn(Lock& lock, std::int32_t priority, const Deadline& deadline);
     void end_turn() noexcept {
         turns_.erase(turns_.begin());
         changed_.notify_all();
     }
     /// In its turn. `self`: whose room it is to be; null: of a model that is to be made.
-    [[nodiscard]] Status make_room(Lock& lock, std::uint64_t bytes, Each* self, bool may_wait);
-    [[nodiscard]] Status wake(Lock& lock, Each& each, bool may_wait);
+    [[nodiscard]] Status make_room(Lock& lock, std::uint64_t bytes, Each* self, const Deadline& deadline);
+    [[nodiscard]] Status wake(Lock& lock, Each& each, const Deadline& deadline);
     /// In its turn. What the broker asks for: those that are awake and idle fall asleep, but for `stays`.
     [[nodiscard]] Status give_back(Lock& lock, const Each* stays);
     /// Others may run meanwhile.
@@ -231,11 +253,8 @@ public:
         std::int32_t priority = 0;  ///< the higher one is woken first, and sleeps last
         bool is_pinned = false;     ///< it never sleeps
     };
-    /// Whether a request waits for others.
-    enum class Wait : std::uint8_t {
-        no,   ///< where others are in the way, there is an error
-        yes,  ///< until they end their uses
-    };
+    /// A request waits until others end their uses, however long that takes.
+    static constexpr auto forever = (std::chrono::nanoseconds::max)();
 
     /// A model in the group. Ends before the model, and after its uses. A move empties its source.
     class [[nodiscard]] Member {
@@ -275,12 +294,13 @@ public:
 
     /// Where its models take their memory: policies.pool.stock of their options.
     [[nodiscard]] pool::ChunkStock<D>& stock() noexcept { return state_->stock(); }
-    /// Blocks. Makes room for a model that is about to be made: others fall asleep. Errors: budget (the total, or those that do not
-    /// sleep, leave less), wrong_state (Wait::no, or this thread uses a model that is in the way), the device's own.
-    [[nodiscard]] Status try_make_room(std::uint64_t bytes, Wait wait = Wait::yes) {
-        return state_->make_room(bytes, wait == Wait::yes);
+    /// Blocks. Makes room for a model that is about to be made: others fall asleep. Waits for others for so long at most; 0: not at all.
+    /// Errors: budget (the total, or those that do not sleep, leave less), wrong_state (others are still in the way, or this thread uses a model
+    /// that is), the device's own.
+    [[nodiscard]] Status try_make_room(std::uint64_t bytes, std::chrono::nanoseconds most_wait = forever) {
+        return state_->make_room(bytes, most_wait);
     }
-    /// A planned Residency of this stock becomes a member. The group keeps the reference, and nobody else puts it to sleep or wakes it.
+    /// A planned Residency of this stock becomes a member. The group keeps the reference, and decides when it sleeps.
     /// Error invalid_argument: it has memory that is not of the stock, or is a member already.
     template <class Model>
     [[nodiscard]] Result<Member> try_add(Model& model, MemberOptions options) {
@@ -296,9 +316,10 @@ public:
         return Member{state_, *id};
     }
     /// Blocks until it is this request's turn, others that are in the way sleep, and the model is awake. Its weights come with its next pass.
+    /// Waits for others for so long at most; 0: not at all.
     /// Errors: budget, wrong_state: as try_make_room(); those of Residency::try_resume(). After an error every model is as it was, or asleep.
-    [[nodiscard]] Result<Use> try_activate(const Member& member, Wait wait = Wait::yes) {
-        if (auto active = state_->activate(id_of(member), wait == Wait::yes); !active) { return active.error(); }
+    [[nodiscard]] Result<Use> try_activate(const Member& member, std::chrono::nanoseconds most_wait = forever) {
+        if (auto active = state_->activate(id_of(member), most_wait); !active) { return active.error(); }
         return Use{state_, member.handle_.id()};
     }
     /// Blocks. Gives other clients of the broker what they ask for: free memory, and that of models that are awake and idle, which fall asleep
@@ -317,14 +338,16 @@ public:
     /// @{
     ModelGroup(D& device, BudgetBroker& broker, Options options = {})
         : ModelGroup{unwrap(try_create(device, broker, std::move(options)))} {}
-    void make_room(std::uint64_t bytes, Wait wait = Wait::yes) { unwrap(try_make_room(bytes, wait)); }
+    void make_room(std::uint64_t bytes, std::chrono::nanoseconds most_wait = forever) {
+        unwrap(try_make_room(bytes, most_wait));
+    }
     void give_back() { unwrap(try_give_back()); }
     template <class Model>
     [[nodiscard]] Member add(Model& model, MemberOptions options) {
         return unwrap(try_add(model, std::move(options)));
     }
-    [[nodiscard]] Use activate(const Member& member, Wait wait = Wait::yes) {
-        return unwrap(try_activate(member, wait));
+    [[nodiscard]] Use activate(const Member& member, std::chrono::nanoseconds most_wait = forever) {
+        return unwrap(try_activate(member, most_wait));
     }
     std::uint64_t prepare(const Member& member, std::optional<std::uint64_t> most_bytes = std::nullopt) {
         return unwrap(try_prepare(member, most_bytes));
@@ -369,47 +392,56 @@ auto GroupState<D>::add(GroupModel model, std::string name, std::int32_t priorit
     const auto id = static_cast<Id>(free - members_.begin());
     if (free == members_.end()) { members_.emplace_back(); }
     members_[id] = std::move(each);
+    model.count_group(model.model, true);
     return id;
 }
 
 template <VirtualMemoryDevice D>
 void GroupState<D>::remove(Id id) noexcept {
-    std::unique_lock lock{mutex_};
+    Lock lock{mutex_};
     RESIDENCY_ASSERT(members_[id]->users.empty(), "end the uses of a model before it leaves its group");
     changed_.wait(lock, [&] { return !members_[id]->is_moving; });
+    members_[id]->model.count_group(members_[id]->model.model, false);
     members_[id].reset();
     changed_.notify_all();
 }
 
 template <VirtualMemoryDevice D>
-Status GroupState<D>::await_turn(Lock& lock, std::int32_t priority, bool may_wait) {
-    if (!turns_.empty() && (!may_wait || is_user())) {
+Status GroupState<D>::await_turn(Lock& lock, std::int32_t priority, const Deadline& deadline) {
+    if (!turns_.empty() && is_user()) {
         return Error{ErrorKind::wrong_state,
-                     may_wait
-                         ? "other requests wait for models that sleep, and this thread uses one: end its use before "
-                           "the next request"
-                         : "other requests wait for models that sleep: ask again later, or with Wait::yes"};
+                     "other requests wait for models that sleep, and this thread uses one: end its use before the next "
+                     "request"};
     }
     const std::uint64_t number = ++clock_;
     // The first one has its turn already.
     auto place = turns_.empty() ? turns_.end() : turns_.begin() + 1;
     while (place != turns_.end() && place->priority >= priority) { ++place; }
     turns_.insert(place, {priority, number});
-    changed_.wait(lock, [&] { return turns_.front().number == number; });
+    while (turns_.front().number != number) {
+        if (deadline.is_over()) {
+            std::erase_if(turns_, [&](const Turn& turn) { return turn.number == number; });
+            return Error{ErrorKind::wrong_state,
+                         "other requests still wait for models that sleep: ask again later, or wait longer"};
+        }
+        deadline.wait(changed_, lock);
+    }
     return {};
 }
 
 template <VirtualMemoryDevice D>
-Status GroupState<D>::activate(Id id, bool may_wait) {
-    std::unique_lock lock{mutex_};
+Status GroupState<D>::activate(Id id, std::chrono::nanoseconds most_wait) {
+    const Deadline deadline{most_wait};
+    Lock lock{mutex_};
     Each& each = *members_[id];
+    if (each.users.empty() && !each.is_moving) { each.look(); }  // its owner may have put it to sleep
     // A thread that uses a model may use another one that is awake, whoever waits: it has to come to an end.
     const bool is_at_once = (turns_.empty() || is_user()) && !each.is_moving && each.seen.is_awake;
     if (!is_at_once) {
-        if (auto turn = await_turn(lock, each.priority, may_wait); !turn) {
+        if (auto turn = await_turn(lock, each.priority, deadline); !turn) {
             return turn.error().in("to wake \"" + each.name + "\"");
         }
-        auto woken = wake(lock, each, may_wait);
+        auto woken = wake(lock, each, deadline);
         end_turn();
         if (!woken) { return woken.error().in("to wake \"" + each.name + "\""); }
     }
@@ -450,24 +482,25 @@ Status GroupState<D>::give_back(Lock& lock, const Each* stays) {
 }
 
 template <VirtualMemoryDevice D>
-Status GroupState<D>::wake(Lock& lock, Each& each, bool may_wait) {
+Status GroupState<D>::wake(Lock& lock, Each& each, const Deadline& deadline) {
     if (each.seen.is_awake) { return {}; }
     each.look();  // its owner may have changed it while it slept
     std::uint64_t bytes = (std::min)(each.awake_bytes, each.seen.budget_bytes);
-    while (!each.seen.is_awake) {
-        if (auto made = make_room(lock, bytes, &each, may_wait); !made) { return made; }
+    for (int tries = 1;; ++tries) {
+        if (auto made = make_room(lock, bytes, &each, deadline); !made) { return made; }
+        const std::uint64_t refused = stock_.refused();
         auto resumed = move(lock, each, each.model.resume);
         if (resumed) {
             ++each.wakes;
-            break;
+            return {};
         }
-        // Its budget has changed while it slept.
         const ErrorKind kind = resumed.error().kind();
         const std::uint64_t budget = each.seen.budget_bytes;
-        if ((kind != ErrorKind::out_of_memory && kind != ErrorKind::budget) || bytes >= budget) { return resumed; }
-        bytes = budget;
+        // Its budget has changed while it slept; or others took what was free, without a turn.
+        const bool is_more = (kind == ErrorKind::out_of_memory || kind == ErrorKind::budget) && bytes < budget;
+        if (!is_more && (stock_.refused() == refused || tries == wake_tries)) { return resumed; }
+        bytes = is_more ? budget : bytes;
     }
-    return {};
 }
 
 template <VirtualMemoryDevice D>
@@ -483,7 +516,7 @@ Status GroupState<D>::move(Lock& lock, Each& each, Status (*how)(void*)) {
 }
 
 template <VirtualMemoryDevice D>
-Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, bool may_wait) {
+Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, const Deadline& deadline) {
     for (;;) {
         settle_with_broker(self == nullptr ? bytes : 0);
         std::uint64_t could = stock_.free_bytes() + (self != nullptr ? self->seen.held_bytes : 0);
@@ -520,13 +553,13 @@ Status GroupState<D>::make_room(Lock& lock, std::uint64_t bytes, Each* self, boo
             return each && !each->users.empty() && !each->is_pinned;
         });
         if (!is_any_used) { return no_room(bytes, self); }
-        if (!may_wait || is_user()) {
+        if (is_user() || deadline.is_over()) {
             return Error{ErrorKind::wrong_state,
                          no_room(bytes, self).message() + "; " +
-                             (may_wait ? "this thread uses one of them: end its use before"
-                                       : "others are used: ask again later, or with Wait::yes")};
+                             (is_user() ? "this thread uses one of them: end its use before"
+                                        : "others still use them: ask again later, or wait longer")};
         }
-        changed_.wait(lock);
+        deadline.wait(changed_, lock);
     }
 }
 
@@ -597,7 +630,9 @@ template <VirtualMemoryDevice D>
 Result<std::uint64_t> GroupState<D>::prepare(Id id, std::optional<std::uint64_t> most_bytes) {
     const std::scoped_lock lock{mutex_};
     Each& each = *members_[id];
-    if (!turns_.empty() || each.is_moving || each.seen.is_awake) { return std::uint64_t{0}; }
+    if (!turns_.empty() || each.is_moving) { return std::uint64_t{0}; }
+    if (each.users.empty()) { each.look(); }  // as in activate()
+    if (each.seen.is_awake) { return std::uint64_t{0}; }
     settle_with_broker();
     std::uint64_t most = most_bytes.value_or(UINT64_MAX);
     for (const auto& other : members_) {

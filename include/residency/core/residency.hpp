@@ -188,6 +188,8 @@ public:
     [[nodiscard]] Result<std::uint64_t> try_bring_asleep(std::uint64_t most_bytes) {
         return session().report_if_failed(session().bring_asleep(most_bytes));
     }
+    /// For a ModelGroup, which it is a member of or leaves: it ends after that.
+    void count_group(bool is_in) noexcept { session().count_group(is_in); }
     /// Between try_suspend() and try_resume().
     [[nodiscard]] bool is_suspended() const noexcept { return session().is_suspended(); }
     /// Replaces the bytes of weights at their sources, between passes, when no lease is open: `write()` does it, in host memory or in files (of

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "residency/codec/task.hpp"
+#include "residency/core/measure/measure_link.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/storage.hpp"
@@ -28,6 +29,7 @@ namespace detail {
 template <Device D>
 struct UnpackTimer {
     D& device;
+    core::MemorySource& source;
     void* memory = nullptr;
     void* table = nullptr;  // pinned
     std::optional<typename D::Stream> stream{};
@@ -42,7 +44,7 @@ struct UnpackTimer {
             if (event) { static_cast<void>(device.destroy_event(*event).has_value()); }
         }
         if (table != nullptr) { static_cast<void>(device.deallocate_host(table).has_value()); }
-        if (memory != nullptr) { static_cast<void>(device.deallocate(memory).has_value()); }
+        if (memory != nullptr) { static_cast<void>(source.deallocate(memory).has_value()); }
     }
 };
 
@@ -50,11 +52,12 @@ struct UnpackTimer {
 
 /// Blocks for some milliseconds. Measures an unpacker on parts of the model, up to 256 MiB raw, in one launch, in two that do the same, and
 /// in a row of launches that share the parts: by as much longer as that row takes than one launch, launches take in addition. The median
-/// times of five turns. Uses at most `device_bytes` of device memory. Where there is nothing to measure, or no room for it, the defaults are
-/// returned.
+/// times of five turns. Uses at most `device_bytes` of device memory, from `source`. Where there is nothing to measure, or no room for it, the
+/// defaults are returned.
 template <Device D>
 [[nodiscard]] Result<UnpackRate> try_measure_unpacker(D& device, const Unpacker<D>& unpacker,
-                                                      std::span<const Form> forms, std::uint64_t device_bytes) {
+                                                      std::span<const Form> forms, std::uint64_t device_bytes,
+                                                      core::MemorySource& source) {
     constexpr std::uint64_t enough = std::uint64_t{256} << 20;  // more than the caches of a device hold
     constexpr std::size_t most_launches = 16;
     constexpr std::uint64_t unit = 512;
@@ -85,8 +88,8 @@ template <Device D>
     }
     if (parts.empty()) { return UnpackRate{}; }
     const std::uint64_t table_bytes = parts.size() * sizeof(codec::UnpackTask);
-    detail::UnpackTimer<D> timer{device};
-    auto memory = device.allocate(end + table_bytes);
+    detail::UnpackTimer<D> timer{device, source};
+    auto memory = source.allocate(end + table_bytes);
     if (!memory) { return memory.error(); }
     timer.memory = *memory;
     auto table = device.allocate_host(table_bytes);

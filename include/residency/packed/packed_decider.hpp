@@ -122,6 +122,10 @@ public:
     /// The times of the kernels alone: unpacking runs before what is timed.
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }
     [[nodiscard]] const pool::ChunkStock<D>* stock() const noexcept { return inner_->stock(); }
+    [[nodiscard]] std::unique_ptr<MemorySource> stock_memory(D& device) const override {
+        return inner_->stock_memory(device);
+    }
+    [[nodiscard]] std::optional<std::uint64_t> stock_free_bytes() const override { return inner_->stock_free_bytes(); }
     /// The plan of the bytes that travel.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return inner_->plan(); }
     [[nodiscard]] const plan::Problem& problem() const noexcept { return inner_->problem(); }
@@ -335,17 +339,20 @@ Status PackedDecider<D>::open(const DeciderContext<D>& context, const pool::Requ
     context_.catalog = stored_.catalog;
     std::optional<plan::Link> measured;
     if (!config_.link) {
-        auto link = context.link ? Result<plan::Link>{*context.link} : try_measure_link(*context.device, cap_bytes);
+        auto link = context.link ? Result<plan::Link>{*context.link}
+                                 : core::try_measure_calls(*context.device, cap_bytes, *context.memory,
+                                                           core::CopiesOf<D>{*context.device});
         if (!link) { return link.error(); }
         measured = *link;
     }
     if (!config_.memory_bytes_per_second) {
-        auto rate = try_measure_memory(*context.device, cap_bytes);
+        auto rate = core::try_measure_memory(*context.device, cap_bytes, *context.memory);
         if (!rate) { return rate.error(); }
         config_.memory_bytes_per_second = *rate;
     }
     if (stored_.unpacks && !config_.unpack_rate) {
-        auto rate = packed::try_measure_unpacker(*context.device, *config_.unpacker, stored_.forms, cap_bytes);
+        auto rate =
+            packed::try_measure_unpacker(*context.device, *config_.unpacker, stored_.forms, cap_bytes, *context.memory);
         if (!rate) { return rate.error(); }
         config_.unpack_rate = *rate;
     }

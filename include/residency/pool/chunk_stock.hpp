@@ -89,9 +89,13 @@ public:
         const std::scoped_lock lock{mutex_};
         if (!has_room()) {
             using residency::detail::in_bytes;
-            return Error{ErrorKind::out_of_memory, "models that are awake have " + in_bytes(used_ * chunk_bytes_) +
-                                                       " of the stock's limit of " + in_bytes(limit_ * chunk_bytes_) +
-                                                       ": put another one to sleep, or raise the limit"};
+            ++refused_;
+            return Error{
+                ErrorKind::out_of_memory,
+                "models that are awake have " + in_bytes(used_ * chunk_bytes_) + " of the stock's limit of " +
+                    in_bytes(limit_ * chunk_bytes_) +
+                    ": put another one to sleep (ModelGroup::make_room() before a model is made), or raise the "
+                    "limit"};
         }
         std::uint32_t best = free_chunks().empty() ? none : free_.back();
         // A new one, which nobody keeps, if there is room.
@@ -126,6 +130,11 @@ public:
     [[nodiscard]] std::uint64_t given_back() const {
         const std::scoped_lock lock{mutex_};
         return given_back_;
+    }
+    /// Counts the chunks that were refused because of the limit.
+    [[nodiscard]] std::uint64_t refused() const {
+        const std::scoped_lock lock{mutex_};
+        return refused_;
     }
     /// While it is held, no chunk leaves that sleepers keep, and forget() of none is called. A pool holds it while it changes what it keeps.
     [[nodiscard]] std::unique_lock<std::mutex> hold_still() { return std::unique_lock{still_}; }
@@ -231,7 +240,7 @@ private:
     std::vector<std::uint32_t> free_;            // those that the fewest sleepers keep come last
     bool is_free_known_ = false;                 // since then none became free, and none is kept otherwise
     std::uint64_t limit_, held_ = 0, used_ = 0;  // chunks
-    std::uint64_t given_back_ = 0;
+    std::uint64_t given_back_ = 0, refused_ = 0;
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::pool

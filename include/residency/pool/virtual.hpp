@@ -71,7 +71,7 @@ public:
     }
 
     /// Where its physical chunks come from; null: from the device.
-    [[nodiscard]] const ChunkStock<D>* stock() const noexcept { return config_.stock; }
+    [[nodiscard]] ChunkStock<D>* stock() const noexcept { return config_.stock; }
 
     /// Blocks. Reserves the range; holds no memory yet.
     [[nodiscard]] Status open(D& device, std::uint64_t image_bytes);

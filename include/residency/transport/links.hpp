@@ -61,6 +61,10 @@ public:
 
     [[nodiscard]] std::size_t neighbours() const noexcept { return paths_.size(); }            ///< used or not
     [[nodiscard]] D& neighbour(std::size_t i) const noexcept { return *paths_[i].neighbour; }  ///< of these
+    /// The bounce buffers of a neighbour, for who measures its link while nothing is on its way. Precondition: uses(i).
+    [[nodiscard]] std::span<std::byte> bounce_memory(std::size_t i) const noexcept {
+        return {paths_[i].memory, static_cast<std::size_t>(buffer_bytes()) * buffers};
+    }
     /// Whether that neighbour's link is used.
     [[nodiscard]] bool uses(std::size_t i) const noexcept { return paths_[i].is_open && paths_[i].reason.empty(); }
     /// What the own link brings alone, in bytes per second. Bytes are counted from here on.

@@ -305,6 +305,10 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
     result.has_packed_bytes = shared_->decider->unpacks();
     result.pool_advice = pool_advice(limits);
     result.reserve_bytes = reserve_bytes_;
+    if (const auto in_stock = shared_->decider->stock_free_bytes(); in_stock && result.free_device_bytes) {
+        result.free_device_bytes = *in_stock;
+        result.reserve_bytes = 0;  // the stock has nobody else's memory
+    }
     return result;
 }
 

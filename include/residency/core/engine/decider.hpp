@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "residency/core/engine/copy_scheduler.hpp"
 #include "residency/core/engine/storage_state.hpp"
 #include "residency/core/measure/event_hook.hpp"
+#include "residency/core/measure/measure_link.hpp"
 #include "residency/core/measure/statistics.hpp"
 #include "residency/model/access_point.hpp"
 #include "residency/model/catalog.hpp"
@@ -42,6 +44,7 @@ struct DeciderContext {
     CopyScheduler<D>* copy_scheduler = nullptr;
     EventHook* events = nullptr;     ///< null: nobody is told
     std::optional<plan::Link> link;  ///< of a transport that uses more than the device's own; none: it is that
+    MemorySource* memory = nullptr;  ///< to measure in, during open()
 
     /// Counts an access to storage `id`, of `bytes` bytes on the device.
     void count_access(StorageId id, std::uint64_t bytes) const noexcept {
@@ -222,6 +225,10 @@ public:
 
     // Facts.
 
+    /// Memory to measure in, of the stock that it takes its own from. Null: it takes it from the device.
+    [[nodiscard]] virtual std::unique_ptr<MemorySource> stock_memory(D&) const { return nullptr; }
+    /// What there is free in that stock. None: it takes its memory from the device.
+    [[nodiscard]] virtual std::optional<std::uint64_t> stock_free_bytes() const { return std::nullopt; }
     /// False: everything fits, and nothing leaves.
     [[nodiscard]] virtual bool is_streaming() const noexcept = 0;
     [[nodiscard]] virtual MemoryUse memory_use() const = 0;

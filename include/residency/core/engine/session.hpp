@@ -78,6 +78,8 @@ public:
     Session& operator=(const Session&) = delete;
     ~Session() {
         RESIDENCY_ASSERT(captured_passes_ == 0, "end every CapturedPass before the Residency that it was captured of");
+        RESIDENCY_ASSERT(groups_ == 0,
+                         "end the ModelGroup::Member of a model before the model: declare the model first");
         close();
         if constexpr (requires { shared_.device->users(); }) { shared_.device->users().remove(); }
     }
@@ -178,6 +180,8 @@ public:
     /// Takes the device memory of the budget again. On failure it stays suspended. Blocks.
     [[nodiscard]] Status resume();
     [[nodiscard]] bool is_suspended() const noexcept { return suspension_.is_suspended(); }
+    /// It is a member of a group of models, or leaves it.
+    void count_group(bool is_in) noexcept { groups_ += is_in ? 1 : -1; }
     /// Brings bytes ahead of resume(), as Decider::bring_asleep() says.
     [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes);
     /// Replaces the bytes of weights at their sources by `write()`, which returns a Status, between passes. Without weights: of all that kernels only read. Blocks.
@@ -306,6 +310,7 @@ private:
     std::uint32_t replans_ = 0;       // for what was learned
     ConsumerId pass_consumer_ = 0;    // of the pass's own stream
     std::uint32_t captured_passes_ = 0;  // that have not ended
+    int groups_ = 0;                     // of models, that it is a member of
     Counters before_pass_;
 };
 
@@ -774,7 +779,11 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;
     context.events = log.hook();
-    auto links = copy_scheduler.transport().measure_links(*shared_.device, budget_.decider_cap_bytes());
+    const std::unique_ptr<MemorySource> stock = shared_.decider->stock_memory(*shared_.device);
+    DeviceMemory<D> own{*shared_.device};
+    MemorySource& memory = stock ? *stock : own;
+    context.memory = &memory;
+    auto links = copy_scheduler.transport().measure_links(*shared_.device, budget_.decider_cap_bytes(), memory);
     if (!links) { return budget_.why_not_taken(budget(), links.error()); }
     context.link = *links;
     if (auto opened = shared_.decider->open(context, requirements_, budget_.decider_cap_bytes()); !opened) {

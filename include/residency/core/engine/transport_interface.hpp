@@ -43,7 +43,8 @@ public:
     /// The sources' bytes were replaced, after pause(). Precondition: the copy stream is drained.
     [[nodiscard]] virtual Status sources_changed(std::span<const StorageId> storages) = 0;
     /// Blocks. What its copies reach, where it uses more than the device's own link. None: it does not.
-    [[nodiscard]] virtual Result<std::optional<plan::Link>> measure_links(D& device, std::uint64_t device_bytes) = 0;
+    [[nodiscard]] virtual Result<std::optional<plan::Link>> measure_links(D& device, std::uint64_t device_bytes,
+                                                                          MemorySource& memory) = 0;
     [[nodiscard]] virtual std::vector<LinkUse> links() const = 0;
     virtual void close() noexcept = 0;
     virtual void abandon() noexcept = 0;
@@ -94,10 +95,11 @@ public:
             return {};
         }
     }
-    [[nodiscard]] Result<std::optional<plan::Link>> measure_links(
-        [[maybe_unused]] D& device, [[maybe_unused]] std::uint64_t device_bytes) override {
+    [[nodiscard]] Result<std::optional<plan::Link>> measure_links([[maybe_unused]] D& device,
+                                                                  [[maybe_unused]] std::uint64_t device_bytes,
+                                                                  [[maybe_unused]] MemorySource& memory) override {
         if constexpr (requires { transport_.links(); }) {
-            auto link = try_measure_links(device, device_bytes, transport_);
+            auto link = try_measure_links(device, device_bytes, memory, transport_);
             if (!link) { return link.error(); }
             return std::optional{*link};
         } else {

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/core/measure/mark.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
@@ -45,11 +46,45 @@ struct Shortest {
     [[nodiscard]] bool agrees(double factor) const noexcept { return second < none && second <= first * factor; }
 };
 
+/// Where a measurement takes device memory from, and gives it back to.
+class MemorySource {
+public:
+    virtual ~MemorySource() = default;
+    [[nodiscard]] virtual Result<void*> allocate(std::uint64_t bytes) = 0;  ///< as D::allocate()
+    [[nodiscard]] virtual Status deallocate(void* memory) = 0;              ///< as D::deallocate()
+};
+
+/// The device's own allocations.
+template <Device D>
+class DeviceMemory final : public MemorySource {
+public:
+    explicit DeviceMemory(D& device) noexcept : device_{&device} {}
+    [[nodiscard]] Result<void*> allocate(std::uint64_t bytes) override { return device_->allocate(bytes); }
+    [[nodiscard]] Status deallocate(void* memory) override { return device_->deallocate(memory); }
+
+private:
+    D* device_;
+};
+
+/// Memory that somebody lends. One allocation at a time.
+class LentMemory final : public MemorySource {
+public:
+    explicit LentMemory(std::span<std::byte> memory) noexcept : memory_{memory} {}
+    [[nodiscard]] Result<void*> allocate(std::uint64_t bytes) override {
+        RESIDENCY_ASSERT(bytes <= memory_.size(), "ask for no more than there is");
+        return static_cast<void*>(memory_.data());
+    }
+    [[nodiscard]] Status deallocate(void*) override { return {}; }
+
+private:
+    std::span<std::byte> memory_;
+};
+
 /// Times copies between two buffers of its own, on a stream of its own. Gives everything back when it is destroyed.
 template <Device D>
 class CopyTimer {
 public:
-    explicit CopyTimer(D& device) noexcept : device_{&device} {}
+    CopyTimer(D& device, MemorySource& memory) noexcept : device_{&device}, memory_{&memory} {}
     CopyTimer(const CopyTimer&) = delete;
     CopyTimer& operator=(const CopyTimer&) = delete;
     ~CopyTimer();
@@ -73,6 +108,7 @@ private:
     [[nodiscard]] Result<double> burst(std::uint64_t bytes, const Send& send);
 
     D* device_;
+    MemorySource* memory_;
     void* host_ = nullptr;
     void* from_ = nullptr;  // on the device
     void* to_ = nullptr;
@@ -125,17 +161,17 @@ CopyTimer<D>::~CopyTimer() {
     if (has_stream_) { static_cast<void>(device_->synchronize(stream_).has_value()); }
     for (std::size_t i = 0; i < created_; ++i) { static_cast<void>(device_->destroy_event(events_[i]).has_value()); }
     if (has_stream_) { static_cast<void>(device_->destroy_stream(stream_).has_value()); }
-    if (to_ != nullptr) { static_cast<void>(device_->deallocate(to_).has_value()); }
-    if (from_ != nullptr) { static_cast<void>(device_->deallocate(from_).has_value()); }
+    if (to_ != nullptr) { static_cast<void>(memory_->deallocate(to_).has_value()); }
+    if (from_ != nullptr) { static_cast<void>(memory_->deallocate(from_).has_value()); }
     if (host_ != nullptr) { static_cast<void>(device_->deallocate_host(host_).has_value()); }
 }
 
 template <Device D>
 Status CopyTimer<D>::open(std::uint64_t bytes, bool within_device) {
-    auto source = within_device ? device_->allocate(bytes) : device_->allocate_host(bytes);
+    auto source = within_device ? memory_->allocate(bytes) : device_->allocate_host(bytes);
     if (!source) { return source.error(); }
     (within_device ? from_ : host_) = *source;
-    auto to = device_->allocate(bytes);
+    auto to = memory_->allocate(bytes);
     if (!to) { return to.error(); }
     to_ = *to;
     auto stream = device_->create_stream();
@@ -208,10 +244,10 @@ struct CopiesOf {
 
 /// Opens a timer of `bytes`, or of half of them, and so on, where others hold the device. No timer: there is not even a unit.
 template <Device D>
-[[nodiscard]] Status open_timer(std::optional<CopyTimer<D>>& timer, D& device, std::uint64_t& bytes, std::uint64_t unit,
-                                bool within_device) {
+[[nodiscard]] Status open_timer(std::optional<CopyTimer<D>>& timer, D& device, MemorySource& memory,
+                                std::uint64_t& bytes, std::uint64_t unit, bool within_device) {
     for (; bytes > 0; bytes = bytes / 2 / unit * unit) {
-        auto opened = timer.emplace(device).open(bytes, within_device);
+        auto opened = timer.emplace(device, memory).open(bytes, within_device);
         if (opened) { return opened; }
         timer.reset();
         if (opened.error().kind() != ErrorKind::out_of_memory) { return opened; }
@@ -219,15 +255,16 @@ template <Device D>
     return {};
 }
 
-/// As try_measure_link(), with `send(copies, stream)` in place of the device's copy().
+/// As try_measure_link(), with device memory from there, and `send(copies, stream)` in place of the device's copy().
 template <Device D, class Send>
-[[nodiscard]] Result<plan::Link> try_measure_calls(D& device, std::uint64_t device_bytes, const Send& send) {
+[[nodiscard]] Result<plan::Link> try_measure_calls(D& device, std::uint64_t device_bytes, MemorySource& memory,
+                                                   const Send& send) {
     constexpr std::uint64_t granule = std::uint64_t{64} << 10;
     // What an allocation takes is a multiple of its granularity.
     const std::uint64_t unit = (std::max)(granule, device.allocation_granularity());
     std::uint64_t long_bytes = (std::min)(device_bytes, std::uint64_t{32} << 20) / unit * unit;
     std::optional<CopyTimer<D>> timer;
-    if (auto opened = open_timer(timer, device, long_bytes, unit, false); !opened) { return opened.error(); }
+    if (auto opened = open_timer(timer, device, memory, long_bytes, unit, false); !opened) { return opened.error(); }
     if (!timer) { return plan::Link{}; }
     const std::uint64_t short_bytes = (std::max)(granule, long_bytes / 32 / granule * granule);
     const auto cost = timer->measure(short_bytes, long_bytes, send);
@@ -251,16 +288,18 @@ template <Device D, class Send>
 /// call. With less than 64 KiB nothing is measured, and the defaults are returned.
 template <Device D>
 [[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
-    return core::try_measure_calls(device, device_bytes, core::CopiesOf<D>{device});
+    core::DeviceMemory<D> memory{device};
+    return core::try_measure_calls(device, device_bytes, memory, core::CopiesOf<D>{device});
 }
 
 namespace core {
 
-/// Blocks for 20 to 90 ms a link. Measures what a transport brings that uses the links of neighbours, and tells it the rate of each. A
-/// neighbour that brings less than a twentieth more is left out.
+/// Blocks for 20 to 90 ms a link. Measures what a transport brings that uses the links of neighbours, each of these in its bounce buffers, and
+/// tells it the rate of each. A neighbour that brings less than a twentieth more is left out. The device's memory comes from `memory`.
 template <PeerDevice D, class Transport>
-[[nodiscard]] Result<plan::Link> try_measure_links(D& device, std::uint64_t device_bytes, Transport& transport) {
-    auto best = try_measure_link(device, device_bytes);
+[[nodiscard]] Result<plan::Link> try_measure_links(D& device, std::uint64_t device_bytes, MemorySource& memory,
+                                                   Transport& transport) {
+    auto best = try_measure_calls(device, device_bytes, memory, CopiesOf<D>{device});
     if (!best) { return best; }
     const double own_rate = best->bytes_per_second, node_latency = best->node_latency_seconds;
     // Shorter calls take the own link alone: nothing could be measured, and neighbours are taken to be as fast.
@@ -270,7 +309,11 @@ template <PeerDevice D, class Transport>
     for (std::size_t i = 0; i < transport.neighbours(); ++i) {
         rates.push_back(0);
         if (!transport.uses(i)) { continue; }
-        auto own = try_measure_link(transport.neighbour(i), device_bytes);
+        D& neighbour = transport.neighbour(i);
+        const std::span<std::byte> bounce = transport.bounce_memory(i);
+        LentMemory lent{bounce};
+        auto own = try_measure_calls(neighbour, (std::min<std::uint64_t>)(device_bytes, bounce.size()), lent,
+                                     CopiesOf<D>{neighbour});
         rates.back() = own ? own->bytes_per_second : 0;
         transport.set_rate(i, rates.back(), own ? "it is not measured yet" : own.error().message());
     }
@@ -280,7 +323,7 @@ template <PeerDevice D, class Transport>
     for (std::size_t i = 0; i < rates.size(); ++i) {
         if (!residency::detail::is_positive(rates[i])) { continue; }
         transport.set_rate(i, rates[i], {});
-        auto all = try_measure_calls(device, device_bytes, send);
+        auto all = try_measure_calls(device, device_bytes, memory, send);
         if (!all) { return all; }
         if (!transport.uses(i)) { continue; }  // it failed
         if (all->bytes_per_second >= best->bytes_per_second * 1.05) {
@@ -300,20 +343,31 @@ template <PeerDevice D, class Transport>
 
 }  // namespace core
 
+namespace core {
+
+/// As try_measure_memory(), in device memory from there.
+template <Device D>
+[[nodiscard]] Result<double> try_measure_memory(D& device, std::uint64_t device_bytes, MemorySource& memory) {
+    const std::uint64_t unit = (std::max)(std::uint64_t{64} << 10, device.allocation_granularity());
+    std::uint64_t bytes = (std::min)(device_bytes / 2, std::uint64_t{64} << 20) / unit * unit;
+    std::optional<CopyTimer<D>> timer;
+    if (auto opened = open_timer(timer, device, memory, bytes, unit, true); !opened) { return opened.error(); }
+    if (!timer) { return plan::default_memory_bytes_per_second; }
+    const auto cost = timer->measure(bytes / 2, bytes, CopiesOf<D>{device});
+    if (!cost) { return cost.error(); }
+    return residency::detail::is_positive(cost->seconds_per_byte) ? 2 / cost->seconds_per_byte
+                                                                  : plan::default_memory_bytes_per_second;
+}
+
+}  // namespace core
+
 /// Blocks for a few milliseconds. Measures how many bytes of device memory kernels read per second: copies within the device, of
 /// which every byte is read and written. Uses at most `device_bytes` of device memory during the call; 128 MiB are enough, and with less
 /// than a cache holds the cache is measured. With less than two allocations nothing is measured, and the default is returned.
 template <Device D>
 [[nodiscard]] Result<double> try_measure_memory(D& device, std::uint64_t device_bytes = std::uint64_t{128} << 20) {
-    const std::uint64_t unit = (std::max)(std::uint64_t{64} << 10, device.allocation_granularity());
-    std::uint64_t bytes = (std::min)(device_bytes / 2, std::uint64_t{64} << 20) / unit * unit;
-    std::optional<core::CopyTimer<D>> timer;
-    if (auto opened = core::open_timer(timer, device, bytes, unit, true); !opened) { return opened.error(); }
-    if (!timer) { return plan::default_memory_bytes_per_second; }
-    const auto cost = timer->measure(bytes / 2, bytes, core::CopiesOf<D>{device});
-    if (!cost) { return cost.error(); }
-    return detail::is_positive(cost->seconds_per_byte) ? 2 / cost->seconds_per_byte
-                                                       : plan::default_memory_bytes_per_second;
+    core::DeviceMemory<D> memory{device};
+    return core::try_measure_memory(device, device_bytes, memory);
 }
 
 #if RESIDENCY_EXCEPTIONS

@@ -43,7 +43,7 @@ public:
         : pool_{std::move(config)}, context_{&context}, uses_{&uses} {}
 
     [[nodiscard]] std::uint64_t chunk_bytes(const D& device) const { return pool_.chunk_bytes(device); }
-    [[nodiscard]] const pool::ChunkStock<D>* stock() const noexcept { return pool_.stock(); }
+    [[nodiscard]] pool::ChunkStock<D>* stock() const noexcept { return pool_.stock(); }
 
     /// A plan comes into force: maps its image. Chunks of the same image that are leased, or that must not leave, keep their bytes and
     /// addresses; of the others, what place_chunks() keeps. The rest is evicted. The streams are drained, except for reads of leased

@@ -17,6 +17,7 @@
 #include "residency/core/planned/chunk_store.hpp"
 #include "residency/core/planned/plan_factory.hpp"
 #include "residency/core/planned/plan_player.hpp"
+#include "residency/core/planned/stock_memory.hpp"
 #include "residency/device/device.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
@@ -25,6 +26,7 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/step_ranges.hpp"
+#include "residency/pool/chunk_stock.hpp"
 #include "residency/pool/virtual.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
@@ -152,7 +154,13 @@ public:
     /// What the plan in force solves.
     [[nodiscard]] const plan::Problem& problem() const noexcept { return plan_factory_.problem(); }
     /// Where memory comes from; null: from the device.
-    [[nodiscard]] const pool::ChunkStock<D>* stock() const noexcept { return store_.stock(); }
+    [[nodiscard]] pool::ChunkStock<D>* stock() const noexcept { return store_.stock(); }
+    [[nodiscard]] std::unique_ptr<MemorySource> stock_memory(D& device) const override {
+        return stock() != nullptr ? std::make_unique<StockMemory<D>>(device, *stock()) : nullptr;
+    }
+    [[nodiscard]] std::optional<std::uint64_t> stock_free_bytes() const override {
+        return stock() != nullptr ? std::optional{stock()->free_bytes()} : std::nullopt;
+    }
     /// The plan in force.
     [[nodiscard]] const plan::Plan& plan() const noexcept { return store_.plan(); }
     /// Counts the changes of addresses: while it is the same, every storage has the same address, leased or not.
@@ -202,12 +210,14 @@ template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::open(const DeciderContext<D>& context, const pool::Requirements&, std::uint64_t cap_bytes) {
     context_ = context;
     if (!plan_factory_.knows_link()) {
-        auto link = context.link ? Result<plan::Link>{*context.link} : try_measure_link(*context.device, cap_bytes);
+        auto link = context.link
+                        ? Result<plan::Link>{*context.link}
+                        : try_measure_calls(*context.device, cap_bytes, *context.memory, CopiesOf<D>{*context.device});
         if (!link) { return link.error(); }
         set_measured_link(*link);
     }
     if (!plan_factory_.knows_memory_rate()) {
-        auto rate = try_measure_memory(*context.device, cap_bytes);
+        auto rate = core::try_measure_memory(*context.device, cap_bytes, *context.memory);
         if (!rate) { return rate.error(); }
         plan_factory_.set_memory_rate(*rate);
     }
