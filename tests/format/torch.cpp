@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -90,12 +91,12 @@ TEST_CASE("torch: what PyTorch saved reads back equal") {
     }
 }
 
-TEST_CASE("torch: views of one storage share it, in the order of the dictionary") {
+TEST_CASE("torch: weights that share bytes share a storage, in the order of the dictionary; others do not") {
     const auto model = format::try_read_torch(fixture("torch/state.bin"));
     REQUIRE(model);
     CHECK(model->weights.front().name == "first");
     CHECK(weight_of(*model, "embed.weight").storage == weight_of(*model, "tied.weight").storage);
-    CHECK(weight_of(*model, "first").storage == weight_of(*model, "second").storage);
+    CHECK(weight_of(*model, "first").storage != weight_of(*model, "second").storage);  // halves of one tensor
     CHECK(weight_of(*model, "second").offset_bytes == 24);
     CHECK(weight_of(*model, "first").storage != weight_of(*model, "embed.weight").storage);
     CHECK(weight_of(*model, "turned").strides == Strides{1, 2});
@@ -586,6 +587,27 @@ TEST_CASE("torch: files of before ZIP archives are read in place") {
         CHECK(model->storages[0].bytes == 8);
         CHECK(bytes.substr(model->storages[0].offset_bytes) == std::string("\0\0\x80\x3f\0\0\x80\x3f", 8));
     }
+    // A flat buffer: what shares no byte lies apart, at its place within the alignment, and what nobody reads is left out.
+    const std::string buffer = storage_of("DoubleStorage", "F", 250);
+    const auto flat =
+        read(stream_of("}" + entry_of("d", tensor_of(buffer, 200, 10)) + entry_of("b", tensor_of(buffer, 60, 80)) +
+                           entry_of("a", tensor_of(buffer, 0, 60)) + entry_of("c", tensor_of(buffer, 130, 2)),
+                       {{"F", 2000}}, 8));
+    REQUIRE(flat);
+    REQUIRE(flat->storages.size() == 3);
+    const std::uint64_t start = flat->storages[weight_of(*flat, "a").storage].offset_bytes;
+    for (const auto& [name, from, until] :
+         {std::tuple{"a", 0U, 480U}, {"b", 480U, 1120U}, {"c", 1040U, 1120U}, {"d", 1600U, 1680U}}) {
+        CAPTURE(name);
+        const auto& weight = weight_of(*flat, name);
+        const auto& storage = flat->storages[weight.storage];
+        CHECK(storage.offset_bytes + weight.offset_bytes == start + from);
+        CHECK(storage.offset_bytes + storage.bytes == start + until);
+        CHECK(weight.offset_bytes % 256 == from % 256);
+    }
+    CHECK(weight_of(*flat, "b").storage == weight_of(*flat, "c").storage);
+    CHECK(weight_of(*flat, "b").offset_bytes == 480 % 256);
+    CHECK(weight_of(*flat, "d").offset_bytes == 1600 % 256);
     // Two storages in the order of their keys; bytes behind them.
     const std::string two = "}" + entry_of("w", tensor_of(storage_of("FloatStorage", "A", 4), 0, 4)) +
                             entry_of("v", tensor_of(storage_of("FloatStorage", "B", 3), 1, 2));

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "residency/error.hpp"
@@ -19,6 +20,11 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 
 /// Appends a weight on an existing storage. Error without a location: it does not lie inside the storage.
 [[nodiscard]] RESIDENCY_INLINE Status append_view(ModelFile& model, ModelFile::WeightEntry weight);
+
+/// Weights of one storage that share no byte get storages of their own, without what none of them reads: parameters in one flat buffer,
+/// slices of a large tensor. Each keeps its place within a storage's alignment. The weights at the lowest offsets keep the storage;
+/// others get new ones at the end. Of the storages from `first_storage` on, which are not packed.
+RESIDENCY_INLINE void separate_storages(ModelFile& model, std::size_t first_storage);
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail
 

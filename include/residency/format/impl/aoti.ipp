@@ -504,6 +504,7 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
         if (!added) { return added.error(); }
     }
     if (Status unique = refuse_duplicates(model, input.path()); !unique) { return unique.error(); }
+    separate_storages(model, 0);
     return model;
 }
 

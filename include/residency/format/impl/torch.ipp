@@ -47,6 +47,7 @@ template <class Locate>
     const auto file = static_cast<std::uint32_t>(model.files.size());
     model.files.push_back(input.source());
     model.weights.reserve(model.weights.size() + tensors->tensors.size());
+    const std::size_t first_storage = model.storages.size();
     std::unordered_map<std::string_view, std::uint32_t> storages;  // by key
     for (auto& [name, tensor] : tensors->tensors) {
         const std::string what = "tensor " + shown(name);
@@ -69,6 +70,7 @@ template <class Locate>
             return malformed(input.path(), place, what + ": " + added.error().message());
         }
     }
+    separate_storages(model, first_storage);
     return {};
 }
 

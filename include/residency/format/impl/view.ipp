@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
@@ -14,6 +16,8 @@
 #include "residency/format/model_file.hpp"
 #include "residency/format/view.hpp"
 #include "residency/model/number.hpp"
+#include "residency/model/sort.hpp"
+#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 
@@ -76,6 +80,40 @@ RESIDENCY_INLINE Status append_view(ModelFile& model, ModelFile::WeightEntry wei
     if (!weight.strides.empty() && is_dense(weight.shape, weight.strides)) { weight.strides.clear(); }
     model.weights.push_back(std::move(weight));
     return {};
+}
+
+RESIDENCY_INLINE void separate_storages(ModelFile& model, std::size_t first_storage) {
+    std::vector<std::uint32_t> order;  // of the weights, by storage and offset
+    for (std::uint32_t i = 0; i < model.weights.size(); ++i) {
+        if (model.weights[i].storage >= first_storage) { order.push_back(i); }
+    }
+    residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+        const ModelFile::WeightEntry &first = model.weights[a], &second = model.weights[b];
+        if (first.storage != second.storage) { return first.storage < second.storage; }
+        return first.offset_bytes != second.offset_bytes ? first.offset_bytes < second.offset_bytes : a < b;
+    });
+    for (std::size_t i = 0; i < order.size();) {
+        const std::uint32_t storage = model.weights[order[i]].storage;
+        const ModelFile::StorageEntry whole = model.storages[storage];
+        for (bool is_first = true; i < order.size() && model.weights[order[i]].storage == storage; is_first = false) {
+            // Weights that overlap, in a row.
+            const std::uint64_t from = model.weights[order[i]].offset_bytes;
+            const std::uint64_t begin = from - from % Storage::default_alignment_bytes;
+            const std::uint32_t own = is_first ? storage : static_cast<std::uint32_t>(model.storages.size());
+            std::uint64_t until = from;
+            do {
+                ModelFile::WeightEntry& weight = model.weights[order[i]];
+                until = (std::max)(until, weight.offset_bytes + weight.bytes);
+                weight.storage = own;
+                weight.offset_bytes -= begin;
+                ++i;
+            } while (i < order.size() && model.weights[order[i]].storage == storage &&
+                     model.weights[order[i]].offset_bytes < until);
+            if (!is_first) { model.storages.push_back(whole); }
+            model.storages[own].offset_bytes = whole.offset_bytes + begin;
+            model.storages[own].bytes = until - begin;
+        }
+    }
 }
 
 }}}}  // namespace residency::RESIDENCY_ABI::format::detail
