@@ -49,6 +49,41 @@ class Written(torch.nn.Module):
         return self.first + self.second + self.other
 
 
+class Recurrent(torch.nn.Module):
+    """Layers whose parameters lie in one flat tensor, as those of torch.nn.LSTM do on a GPU; the last two share rows."""
+
+    def __init__(self, width=1024, layers=4):
+        super().__init__()
+        flat = torch.randn(15 + layers * (width * width + width)) / width**0.5
+        self.start = torch.nn.Parameter(flat[:15])  # what follows begins at no multiple of the alignment
+        self.weights, self.biases = torch.nn.ParameterList(), torch.nn.ParameterList()
+        for begin in range(15, flat.numel(), width * width + width):
+            self.weights.append(torch.nn.Parameter(flat[begin : begin + width * width].view(width, width)))
+            self.biases.append(torch.nn.Parameter(flat[begin + width * width :][:width]))
+        self.shared = torch.nn.Parameter(self.weights[-1].detach()[-2:])
+
+    def forward(self, x):
+        state = torch.zeros_like(x) + self.start.sum()
+        for weight, bias in zip(self.weights, self.biases):
+            for _ in range(2):
+                state = torch.tanh(x @ weight.T + bias + state)
+        return state + (self.shared @ state.T).sum()
+
+
+def check_flat(folder):
+    """Weights that share no byte of a storage have storages of their own."""
+    from safetensors import safe_open
+
+    model = Recurrent().eval()
+    export(model, (torch.randn(4, 1024),), os.path.join(folder, "flat"))
+    with safe_open(os.path.join(folder, "flat", "weights.safetensors"), "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    assert len(tensors) == 9, tensors.keys()  # 10 weights, of which two share bytes
+    largest = max(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    assert largest < 1024 * 1024 * 4 + 256, largest  # not the whole model
+    assert tensors["start"].shape == (15,) and torch.equal(tensors["start"], model.start)
+
+
 def check_proof(folder):
     """What the proof says of its models before they are exported."""
     from safetensors.torch import save_file
@@ -84,6 +119,7 @@ def main():
     os.makedirs(folder, exist_ok=True)
     check_proof(folder)
     torch.manual_seed(0)
+    check_flat(folder)
     model = Model(width=512, words=4000, blocks=3).eval()
     methods = {"prefill": (torch.arange(8) % 100,), "decode": (torch.arange(4) % 100,)}
     path = os.path.join(folder, "markers")

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The weights of a model and the storages that they lie in."""
 
+import itertools
 from dataclasses import dataclass, field
 
 import torch
@@ -38,21 +39,37 @@ class Weight:
     tensor: torch.Tensor
     storage: int
     is_parameter: bool
+    storage_begin: int = 0  # of its storage, in bytes of the tensor's
+
+    @property
+    def begin(self):
+        """Its first byte in the tensor's storage."""
+        return self.tensor.storage_offset() * self.tensor.element_size()
+
+    @property
+    def end(self):
+        """Behind its last byte there."""
+        if self.tensor.numel() == 0:
+            return self.begin
+        last = sum((extent - 1) * stride for extent, stride in zip(self.tensor.shape, self.tensor.stride()))
+        return self.begin + (last + 1) * self.tensor.element_size()
 
     @property
     def offset_bytes(self):
-        return self.tensor.storage_offset() * self.tensor.element_size()
+        return self.begin - self.storage_begin
 
 
 @dataclass
 class Storage:
     tensor_name: str  # in the file of weights
-    tensor: torch.Tensor  # whose untyped storage it is
+    tensor: torch.Tensor  # in whose untyped storage it lies
     is_mutable: bool = False
+    begin: int = 0  # there, in bytes
+    end: int = None  # None: that of the tensor's storage
 
     @property
     def bytes(self):
-        return self.tensor.untyped_storage().nbytes()
+        return (self.tensor.untyped_storage().nbytes() if self.end is None else self.end) - self.begin
 
 
 @dataclass
@@ -104,6 +121,24 @@ class Catalog:
 
     def weights_of(self, storage):
         return [weight for weight in self.weights if weight.storage == storage]
+
+    def separate(self):
+        """Weights of one storage that share no byte get storages of their own, without what nobody reads: the parameters of a
+        recurrent network lie in one flat tensor, of which a step reads a part. Each keeps its place within the alignment, which kernels
+        were compiled for. Storages that kernels write stay whole. The library does the same to files (format/view.hpp)."""
+        for index in [index for index, storage in enumerate(self.storages) if not storage.is_mutable]:
+            end, groups = -1, []  # of weights that overlap
+            for weight in sorted(self.weights_of(index), key=lambda weight: weight.begin):
+                if weight.begin >= end:
+                    groups.append([])
+                groups[-1].append(weight)
+                end = max(end, weight.end)
+            for group, own in zip(groups, itertools.chain([index], itertools.count(len(self.storages)))):
+                begin = group[0].begin // ALIGNMENT_BYTES * ALIGNMENT_BYTES
+                part = Storage(group[0].name, group[0].tensor, False, begin, max(weight.end for weight in group))
+                self.storages[own:own + 1] = [part]
+                for weight in group:
+                    weight.storage, weight.storage_begin = own, begin
 
     def hash(self):
         """Catalog::hash of the library."""

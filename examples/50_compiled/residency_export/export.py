@@ -118,12 +118,12 @@ def _write_weights(path, catalog):
     for index, storage in enumerate(catalog.storages):
         weights = catalog.weights_of(index)
         first = weights[0].tensor
-        if len(weights) == 1 and first.is_contiguous() and first.untyped_storage().nbytes() == first.numel() * first.element_size():
-            tensors[storage.tensor_name] = first.detach().cpu()
+        if len(weights) == 1 and first.is_contiguous() and storage.bytes == first.numel() * first.element_size():
+            own = first.detach()
         else:
-            whole = torch.empty(0, dtype=torch.uint8, device=first.device)
-            whole.set_(first.untyped_storage())
-            tensors[storage.tensor_name] = whole.cpu()
+            own = torch.empty(0, dtype=torch.uint8, device=first.device).set_(first.untyped_storage())[storage.begin:][: storage.bytes]
+        is_part = storage.bytes < first.untyped_storage().nbytes()  # a file has no tensors that share memory
+        tensors[storage.tensor_name] = own.clone().cpu() if is_part else own.cpu()
     save_file(tensors, path)
 
 
@@ -302,6 +302,7 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
                 returned |= its_returned
                 report.methods.append(its_report)
 
+        catalog.separate()
         settle(result, catalog, returned, pin, report, model)
         _write_weights(os.path.join(folder, result.weights_file), catalog)
         with open(os.path.join(folder, "program.residency"), "wb") as file:
