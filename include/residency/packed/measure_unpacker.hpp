@@ -48,6 +48,36 @@ struct UnpackTimer {
     }
 };
 
+/// Parts of a model that an unpacker is measured on, and where they lie in the memory for it.
+struct UnpackSample {
+    static constexpr std::uint64_t enough = std::uint64_t{256} << 20;  // raw: more than the caches of a device hold
+    static constexpr std::uint64_t unit = 512;
+
+    std::vector<PackedPart> parts{};
+    std::vector<const std::byte*> host{};
+    std::vector<std::uint64_t> packed_at{}, raw_at{};
+    std::uint64_t raw_bytes = 0, end = 0;
+
+    /// The first parts of the model, as many as there is room for beside their tasks.
+    UnpackSample(std::span<const Form> forms, std::uint64_t room) {
+        for (const Form& form : forms) {
+            if (!form.unpacks) { continue; }
+            for (const PackedPart& part : *form.parts) {
+                if (part.form == PackedForm::raw) { continue; }
+                const std::uint64_t raw = end + pool::round_up(part.packed_bytes, unit);
+                const std::uint64_t next = raw + pool::round_up(part.raw_bytes, unit);
+                if (raw_bytes >= enough || next + (parts.size() + 1) * sizeof(codec::UnpackTask) > room) { break; }
+                parts.push_back(part);
+                host.push_back(form.host + part.offset_bytes);
+                packed_at.push_back(end);
+                raw_at.push_back(raw);
+                raw_bytes += part.raw_bytes;
+                end = next;
+            }
+        }
+    }
+};
+
 }  // namespace detail
 
 /// Blocks for some milliseconds. Measures an unpacker on parts of the model, up to 256 MiB raw, in one launch, in two that do the same, and
@@ -58,38 +88,14 @@ template <Device D>
 [[nodiscard]] Result<UnpackRate> try_measure_unpacker(D& device, const Unpacker<D>& unpacker,
                                                       std::span<const Form> forms, std::uint64_t device_bytes,
                                                       core::MemorySource& source) {
-    constexpr std::uint64_t enough = std::uint64_t{256} << 20;  // more than the caches of a device hold
     constexpr std::size_t most_launches = 16;
-    constexpr std::uint64_t unit = 512;
-    const auto place = [](std::uint64_t& end, std::uint64_t bytes) {
-        const std::uint64_t at = end;
-        end += pool::round_up(bytes, unit);
-        return at;
-    };
-    std::vector<PackedPart> parts;
-    std::vector<const std::byte*> host;
-    std::vector<std::uint64_t> packed_at, raw_at;
-    std::uint64_t raw_bytes = 0, end = 0;
-    const std::uint64_t room = device_bytes / device.allocation_granularity() * device.allocation_granularity();
-    for (const Form& form : forms) {
-        if (!form.unpacks) { continue; }
-        for (const PackedPart& part : *form.parts) {
-            if (part.form == PackedForm::raw) { continue; }
-            std::uint64_t next = end;
-            const std::uint64_t packed = place(next, part.packed_bytes), raw = place(next, part.raw_bytes);
-            if (raw_bytes >= enough || next + (parts.size() + 1) * sizeof(codec::UnpackTask) > room) { break; }
-            end = next;
-            raw_bytes += part.raw_bytes;
-            parts.push_back(part);
-            host.push_back(form.host + part.offset_bytes);
-            packed_at.push_back(packed);
-            raw_at.push_back(raw);
-        }
-    }
+    const detail::UnpackSample sample{forms,
+                                      device_bytes / device.allocation_granularity() * device.allocation_granularity()};
+    const auto& parts = sample.parts;
     if (parts.empty()) { return UnpackRate{}; }
     const std::uint64_t table_bytes = parts.size() * sizeof(codec::UnpackTask);
     detail::UnpackTimer<D> timer{device, source};
-    auto memory = source.allocate(end + table_bytes);
+    auto memory = source.allocate(sample.end + table_bytes);
     if (!memory) { return memory.error(); }
     timer.memory = *memory;
     auto table = device.allocate_host(table_bytes);
@@ -106,13 +112,15 @@ template <Device D>
     std::byte* const base = static_cast<std::byte*>(timer.memory);
     std::vector<codec::UnpackTask> tasks;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (auto sent = device.copy({{base + packed_at[i], host[i], parts[i].packed_bytes}}, *timer.stream); !sent) {
+        if (auto sent =
+                device.copy({{base + sample.packed_at[i], sample.host[i], parts[i].packed_bytes}}, *timer.stream);
+            !sent) {
             return sent.error();
         }
-        tasks.push_back({base + packed_at[i], base + raw_at[i]});
+        tasks.push_back({base + sample.packed_at[i], base + sample.raw_at[i]});
     }
     std::memcpy(timer.table, tasks.data(), static_cast<std::size_t>(table_bytes));
-    if (auto sent = device.copy({{base + end, timer.table, table_bytes}}, *timer.stream); !sent) {
+    if (auto sent = device.copy({{base + sample.end, timer.table, table_bytes}}, *timer.stream); !sent) {
         return sent.error();
     }
     // The median time of `times` rounds of `launches` launches, among which the parts of a round are shared out.
@@ -123,10 +131,10 @@ template <Device D>
             for (std::size_t n = 0; n < times * launches; ++n) {
                 const std::size_t i = n % launches;
                 const std::size_t at = parts.size() * i / launches, count = parts.size() * (i + 1) / launches - at;
-                if (auto done =
-                        unpacker.enqueue(device, std::span{tasks}.subspan(at, count),
-                                         std::span<const PackedPart>{parts}.subspan(at, count),
-                                         reinterpret_cast<const codec::UnpackTask*>(base + end) + at, *timer.stream);
+                if (auto done = unpacker.enqueue(device, std::span{tasks}.subspan(at, count),
+                                                 std::span<const PackedPart>{parts}.subspan(at, count),
+                                                 reinterpret_cast<const codec::UnpackTask*>(base + sample.end) + at,
+                                                 *timer.stream);
                     !done) {
                     return done.error();
                 }
@@ -152,7 +160,7 @@ template <Device D>
         rate.launch_seconds = (std::max)(0.0, (*in_a_row - *once) / static_cast<double>(launches - 1));
     }
     const double bytes_seconds = *twice - *once - rate.launch_seconds;  // without what only the first launch waits for
-    if (bytes_seconds > 0) { rate.bytes_per_second = static_cast<double>(raw_bytes) / bytes_seconds; }
+    if (bytes_seconds > 0) { rate.bytes_per_second = static_cast<double>(sample.raw_bytes) / bytes_seconds; }
     return rate;
 }
 

@@ -19,7 +19,7 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
-/// What the copy scheduler calls of a transport, whatever its type. The rules are those of transport::TransportPolicy.
+/// A transport of any type, as copy scheduler, session and player call it. The rules are those of transport::TransportPolicy.
 template <Device D>
 class TransportInterface {
 public:
