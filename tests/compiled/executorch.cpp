@@ -8,9 +8,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -311,6 +313,35 @@ TEST_CASE_FIXTURE(Fixture, "executorch: a delegate that another runtime runs is 
     REQUIRE(model.try_release("again"));
     CHECK(contains(model.try_run_attached("again", stream, execute).error().message(), "call try_attach"));
     check(unwrap(model.try_run("again", inputs(), stream)));
+}
+
+TEST_CASE("executorch: delegates take the caller's stream, where there is that choice, and as long as it stands") {
+    int first = 0, second = 0;
+    const child::Outcome without = child::run([&] {
+        const aoti::CallerStream nothing{&first};  // ExecuTorch is not there
+        std::fputs("nothing happened", stderr);
+    });
+    CHECK(without.text == "nothing happened");
+    REQUIRE(::dlopen((test::stand_in_folder + "/libextension_cuda.so").c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr);
+    using Get = std::optional<void*> (*)();  // as std::optional<cudaStream_t>
+    const auto chosen =
+        reinterpret_cast<Get>(::dlsym(RTLD_DEFAULT, "_ZN10executorch9extension4cuda15getCallerStreamEv"));
+    REQUIRE((chosen != nullptr));
+    CHECK_FALSE(chosen());
+    {
+        const aoti::CallerStream outer{&first};
+        CHECK(chosen() == &first);
+        {
+            const aoti::CallerStream inner{&second};
+            CHECK(chosen() == &second);
+        }
+        CHECK(chosen() == &first);
+        std::thread{[&] { CHECK_FALSE(chosen()); }}.join();
+        const aoti::CallerStream null{nullptr};  // the default stream is a choice, too
+        CHECK(chosen() == nullptr);
+        CHECK(chosen().has_value());
+    }
+    CHECK_FALSE(chosen());
 }
 
 }  // namespace executorch_test

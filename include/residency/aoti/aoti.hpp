@@ -284,12 +284,19 @@ public:
     /// wrong_state (a run is under way).
     [[nodiscard]] Status try_attach(std::string_view method, const LentPackage& lent);
     /// try_run for an attached method: `call()`, which returns a Status and does not throw, runs it once on the stream, as ExecuTorch's
-    /// Method::execute does. Errors: wrong_state (nothing is attached), what `call` returns, those of passes; mismatch where markers
+    /// Method::execute does: where ExecuTorch lets the caller choose (CallerStream), its delegates take this stream. Errors: wrong_state (nothing is attached), what `call` returns, those of passes; mismatch where markers
     /// are not the program's, or none is called: a CUDA graph that the other runtime replays skips the library.
     template <class Call>
     [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const Call& call,
                                           const RunOptions& options = {}) {
-        return try_follow(method, stream, options.state, true, [&](Package&) -> Status { return call(); });
+        return try_follow(method, stream, options.state, true, [&](Package&) -> Status {
+            if constexpr (is_cuda_stream) {
+                const CallerStream chosen{native(stream)};
+                return call();
+            } else {
+                return call();
+            }
+        });
     }
     /// Blocks. Memory for all that kernels write, with the bytes that the model begins with. Errors: out_of_memory, io, or the device's.
     [[nodiscard]] Result<CallerState<Device>> try_make_state();

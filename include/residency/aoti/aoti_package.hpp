@@ -105,6 +105,21 @@ struct LentPackage {
     void* container = nullptr;  ///< AOTInductorModelContainerHandle: container_handle
 };
 
+/// While it exists, CUDA delegates of ExecuTorch that this thread runs take that stream (a cudaStream_t; one of a green context, too), as
+/// executorch::extension::cuda::CallerStreamGuard makes them. Does nothing where ExecuTorch's libextension_cuda is not among the libraries
+/// whose symbols all see: then there is no such choice.
+class CallerStream {
+public:
+    RESIDENCY_INLINE explicit CallerStream(void* stream) noexcept;
+    CallerStream(const CallerStream&) = delete;
+    CallerStream& operator=(const CallerStream&) = delete;
+    RESIDENCY_INLINE ~CallerStream();
+
+private:
+    alignas(void*) std::array<std::byte, 2 * sizeof(void*)> guard_{};  // holds a std::optional<cudaStream_t>
+    void (*end_)(void*) = nullptr;
+};
+
 class CapturePool;
 
 /// A library that AOTInductor made of one method (.pt2), or that a program of ExecuTorch has for it (.pte), loaded, with its constants

@@ -589,6 +589,19 @@ RESIDENCY_INLINE Result<Package> Package::try_attach(const LentPackage& lent, co
     return Package{std::move(state)};
 }
 
+RESIDENCY_INLINE CallerStream::CallerStream(void* stream) noexcept {
+    // CallerStreamGuard(cudaStream_t), and its destructor.
+    void* const begin = ::dlsym(RTLD_DEFAULT, "_ZN10executorch9extension4cuda17CallerStreamGuardC1EP11CUstream_st");
+    void* const end = ::dlsym(RTLD_DEFAULT, "_ZN10executorch9extension4cuda17CallerStreamGuardD1Ev");
+    if (begin == nullptr || end == nullptr) { return; }
+    reinterpret_cast<void (*)(void*, void*)>(begin)(guard_.data(), stream);
+    end_ = reinterpret_cast<void (*)(void*)>(end);
+}
+
+RESIDENCY_INLINE CallerStream::~CallerStream() {
+    if (end_ != nullptr) { end_(guard_.data()); }
+}
+
 RESIDENCY_INLINE bool Package::is_lent() const noexcept { return state_->is_lent; }
 RESIDENCY_INLINE const std::string& Package::path() const noexcept { return state_->path; }
 RESIDENCY_INLINE std::span<const PackageConstant> Package::constants() const noexcept { return state_->constants; }
