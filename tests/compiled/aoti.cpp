@@ -1,10 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/aoti/aoti.hpp"
+#include "residency/broker/broker.hpp"
+#include "residency/broker/model_group.hpp"
 
 #include <dlfcn.h>
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -149,6 +152,71 @@ TEST_CASE_FIXTURE(Fixture, "the budget of a compiled model changes between runs"
         check_outputs(unwrap(model.try_run("again", inputs(), stream)));
         const Statistics statistics = model.weights().statistics();
         CHECK(statistics.held_bytes <= statistics.budget_bytes);
+    }
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "several compiled models share one total, which changes between runs without a reload") {
+    const Exported first, second;
+    auto& gpu = device;
+    using CompiledModel = Model;
+    const aoti::PackageOptions torch{.torch_folder = stand_in_folder};
+    BudgetBroker broker = BudgetBroker::create(gpu, "16MiB");
+    const auto open = [&](const char* name, const std::string& folder) {
+        auto sizes = unwrap(CompiledModel::try_resolve_budget(gpu, folder, {.budget = Budget::bytes(0)}));
+        auto client =
+            broker.add_model({.name = name, .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
+        auto model = unwrap(CompiledModel::try_open(gpu, folder, {.budget = client.budget(), .package = torch}));
+        return std::pair{std::move(client), std::move(model)};
+    };
+    auto [chat_share, chat] = open("chat", first.path());
+    auto [code_share, code] = open("code", second.path());
+    for (const char* total : {"16MiB", "12MiB", "24MiB", "13MiB"}) {
+        CAPTURE(total);
+        unwrap(broker.try_set_total(gpu, total));  // from any thread
+        for (int run = 0; run < 3; ++run) {
+            check_outputs(unwrap(chat.try_run("run", inputs(), stream)));
+            chat_share.at_pass_end(chat.weights());
+            check_outputs(unwrap(code.try_run(run == 1 ? "again" : "run", inputs(), stream)));
+            code_share.at_pass_end(code.weights());
+        }
+        const auto sums = broker.statistics();
+        CHECK(sums.granted_bytes <= sums.total_bytes);
+        CHECK(chat.weights().budget().bytes + code.weights().budget().bytes <= sums.total_bytes);
+        for (const Model* each : {&chat, &code}) {  // equal shares, of no more than there is to hold
+            const auto& budget = each->weights().budget();
+            CHECK(budget.bytes + (std::uint64_t{1} << 20) >=
+                  (std::min)(sums.total_bytes / 2, budget.resident_from_bytes));
+        }
+    }
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Fixture, "compiled models take turns in one part of a total") {
+    const Exported first, second;
+    BudgetBroker broker = BudgetBroker::create(device, "14MiB");
+    ModelGroup<SimulatedDevice> group{device, broker};
+    const auto open = [&](const std::string& folder) {
+        Model::Options options;
+        options.budget = Budget::parse("100%");
+        options.package.torch_folder = stand_in_folder;
+        options.weights.policies.pool.stock = &group.stock();
+        group.make_room(unwrap(Model::try_resolve_budget(device, folder, options)).total_bytes);
+        return unwrap(Model::try_open(device, folder, std::move(options)));
+    };
+    Model chat = open(first.path());
+    auto chat_member = group.add(chat.weights(), {.name = "chat"});
+    Model code = open(second.path());
+    auto code_member = group.add(code.weights(), {.name = "code"});
+    for (int turn = 0; turn < 3; ++turn) {
+        {
+            const auto use = group.activate(chat_member);
+            check_outputs(unwrap(chat.try_run("run", inputs(), stream)));
+            CHECK(code.weights().is_suspended());
+        }
+        const auto use = group.activate(code_member);
+        check_outputs(unwrap(code.try_run("again", inputs(), stream)));
+        CHECK(chat.weights().is_suspended());
     }
     CHECK(device.report_count() == 0);
 }

@@ -254,6 +254,10 @@ public:
     /// kind of device, and for one with markers where addresses are not fixed; mismatch where the weights are not the program's.
     [[nodiscard]] static Result<CompiledModel> try_open(Device& device, const std::string& folder,
                                                         Options options = {});
+    /// The budget that try_open would resolve to, of the method with the largest floor: for a model that shares one total with others. Loads
+    /// no weights, and allocates nothing on the device. Errors: those of the program, and of Residency's budget.
+    [[nodiscard]] static Result<ResolvedBudget> try_resolve_budget(Device& device, const std::string& folder,
+                                                                   Options options = {});
 
     /// The source is empty afterwards.
     /// @{
@@ -391,6 +395,15 @@ public:
     [[nodiscard]] const Weights& weights() const noexcept { return *state_->weights; }
 
 private:
+    struct State;
+    /// What a folder says, before weights are loaded.
+    struct Opening {
+        std::unique_ptr<State> state;
+        Catalog catalog;  // bound to its files
+        typename Weights::Options settings;
+    };
+    [[nodiscard]] static Result<Opening> prepare(const std::string& folder, Options& options);
+
     struct Method {
         const format::ProgramMethod* program = nullptr;
         Schedule schedule;
@@ -513,8 +526,7 @@ private:
 };
 
 template <class Weights>
-auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder, Options options)
-    -> Result<CompiledModel> {
+auto CompiledModel<Weights>::prepare(const std::string& folder, Options& options) -> Result<Opening> {
     auto program = format::try_load_program_folder(folder);
     if (!program) { return program.error(); }
     const bool is_cuda = program->device.starts_with("cuda");
@@ -522,7 +534,7 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
         return Error{ErrorKind::unsupported, residency::detail::quoted(folder) + " was compiled for " +
                                                  program->device + "; export it for the device that it runs on"};
     }
-    const auto bound = format::try_bind_program_folder(*program, folder);
+    auto bound = format::try_bind_program_folder(*program, folder);
     if (!bound) { return bound.error(); }
     auto state = std::make_unique<State>();
     state->program = std::move(*program);
@@ -553,12 +565,37 @@ auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder,
     }
     state->current = &state->methods.front();
     settings.schedule = state->current->schedule;
+    return Opening{std::move(state), std::move(*bound), std::move(settings)};
+}
+
+template <class Weights>
+auto CompiledModel<Weights>::try_resolve_budget(Device& device, const std::string& folder, Options options)
+    -> Result<ResolvedBudget> {
+    auto opening = prepare(folder, options);
+    if (!opening) { return opening.error(); }
+    std::optional<ResolvedBudget> largest;
+    for (const Method& method : opening->state->methods) {
+        auto settings = opening->settings;
+        settings.schedule = method.schedule;
+        auto resolved = Weights::try_resolve_budget(device, opening->catalog, std::move(settings));
+        if (!resolved) { return resolved.error().in("the method " + residency::detail::quoted(method.program->name)); }
+        if (!largest || resolved->floor_bytes > largest->floor_bytes) { largest = std::move(*resolved); }
+    }
+    return std::move(*largest);
+}
+
+template <class Weights>
+auto CompiledModel<Weights>::try_open(Device& device, const std::string& folder, Options options)
+    -> Result<CompiledModel> {
+    auto opening = prepare(folder, options);
+    if (!opening) { return opening.error(); }
+    auto& [state, bound, settings] = *opening;
     if (options.load.order.empty() && options.load.schedule.empty()) {
-        auto order = Weights::try_storage_order(device, *bound, settings);
+        auto order = Weights::try_storage_order(device, bound, settings);
         if (!order) { return order.error(); }
         options.load.order = std::move(*order);
     }
-    auto loaded = host::try_load(device, *bound, std::move(options.load));
+    auto loaded = host::try_load(device, bound, std::move(options.load));
     if (!loaded) { return loaded.error(); }
     auto weights = Weights::try_create(device, std::move(loaded->catalog), std::move(settings));
     if (!weights) { return weights.error(); }
