@@ -202,8 +202,8 @@ concept PeerDevice = Device<D> && requires(D d, D& other) {
     { d.enable_peer(other) } -> std::same_as<Status>;
 };
 
-/// Counts what a device has to outlive: Residencies, also those that use its link, and host memory that it pinned. A device has one as its last member, and gives it as
-/// users(). Thread safe.
+/// Counts what a device has to outlive: Residencies, also those of other devices that use its link, and host memory that it pinned. A
+/// device has one as its last member, and gives it as users(). Thread safe.
 class DeviceUsers {
 public:
     DeviceUsers() noexcept = default;
