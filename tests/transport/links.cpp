@@ -338,6 +338,128 @@ TEST_CASE("C6: what kernels wrote stays as it is when a neighbour is lost and ev
     CHECK(miscounted == 0);
 }
 
+TEST_CASE("once a neighbour is lost, plans are for what is left, from the next one on") {
+    const auto rate = [](const auto& weights) { return weights.problem().link.bytes_per_second; };
+    Host host;
+    Device third{named("the third GPU"), host.device};
+    const std::uint64_t budget = host.model.raw_bytes() / 2;
+    const auto lose_both = [&](auto& weights) {
+        const double all = rate(weights), bound = weights.plan().bound_seconds();
+        CHECK(host.run(weights) == 0);
+        CHECK(rate(weights) >= all);
+        const auto plans = weights.statistics().total.plans_made;
+        third.lose_device();
+        for (int turn = 0; turn < 3; ++turn) { CHECK(host.run(weights) == 0); }
+        CHECK(weights.statistics().total.plans_made > plans);
+        CHECK(rate(weights) > all * 0.6);
+        CHECK(rate(weights) < all * 0.72);
+        host.neighbour.lose_device();
+        for (int turn = 0; turn < 8; ++turn) { CHECK(host.run(weights) == 0); }
+        const double own = weights.statistics().links.at(0).bytes_per_second;
+        CHECK(rate(weights) >= own);
+        CHECK(rate(weights) < own * 1.03);
+        CHECK(weights.plan().bound_seconds() > 2 * bound);
+    };
+    SUBCASE("as it learns") {
+        auto options = host.options<Two>(budget);
+        options.learn = true;
+        options.transport.neighbours = {&host.neighbour, &third};
+        auto weights = must(Two::try_create(host.device, host.model.raw, std::move(options)));
+        lose_both(weights);
+    }
+    SUBCASE("packed, as it learns") {
+        auto options = host.options<TwoPacked>(budget);
+        options.learn = true;
+        options.transport.neighbours = {&host.neighbour, &third};
+        auto weights = must(TwoPacked::try_create(host.device, host.model.packed.catalog, std::move(options)));
+        lose_both(weights);
+    }
+    SUBCASE("where it does not learn: with the next budget") {
+        auto weights = must(Two::try_create(host.device, host.model.raw, host.options<Two>(budget)));
+        const double all = rate(weights);
+        host.neighbour.lose_device();
+        for (int turn = 0; turn < 2; ++turn) { CHECK(host.run(weights) == 0); }
+        CHECK(weights.statistics().total.plans_made == 1);
+        must(weights.try_set_budget(Budget::bytes(budget / 2)));
+        const double own = weights.statistics().links.at(0).bytes_per_second;
+        CHECK(rate(weights) == own);
+        CHECK(rate(weights) < all * 0.6);
+        CHECK(host.run(weights) == 0);
+    }
+    SUBCASE("the caller's link stays") {
+        auto options = host.options<Two>(budget);
+        options.learn = true;
+        options.policies.link = residency::plan::Link{.bytes_per_second = 100e9};
+        auto weights = must(Two::try_create(host.device, host.model.raw, std::move(options)));
+        host.neighbour.lose_device();
+        for (int turn = 0; turn < 3; ++turn) { CHECK(host.run(weights) == 0); }
+        CHECK(rate(weights) == 100e9);
+    }
+}
+
+TEST_CASE("a graph of which a neighbour was lost is stale; captured again it uses what is left") {
+    Host host;
+    auto weights = must(Two::try_create(host.device, host.model.raw, host.options<Two>(host.model.raw_bytes() / 2)));
+    std::uint64_t wrong = 0;
+    const auto capture = [&] {
+        return weights.try_capture(host.stream, [&](Two::Pass& pass) {
+            for (const Schedule::Step& step : weights.schedule()) {
+                const auto lease = must(pass.try_acquire(step));
+                host.verify(step, lease, wrong);
+            }
+        });
+    };
+    auto graph = must(capture());
+    must(graph.try_launch(host.stream));
+    must(weights.try_drain());
+    const auto is_refused = [&] {
+        const auto launched = graph.try_launch(host.stream);
+        REQUIRE_FALSE(launched);
+        CHECK(launched.error().kind() == ErrorKind::stale);
+        CHECK(launched.error().message().find("a neighbour whose link the graph uses was lost") != std::string::npos);
+        CHECK(graph.is_stale());
+        graph = must(capture());
+    };
+    SUBCASE("its launch finds out") {
+        host.neighbour.lose_device();
+        is_refused();
+    }
+    SUBCASE("its launch finds out, after a launch that lost bytes") {
+        must(graph.try_launch(host.stream));
+        host.neighbour.lose_device();
+        is_refused();
+        wrong = 0;
+    }
+    SUBCASE("an eager pass finds out") {
+        host.neighbour.lose_device();
+        auto pass = must(weights.try_begin(host.stream));
+        for (const Schedule::Step& step : weights.schedule()) { must(pass.try_acquire(step)).end(); }
+        CHECK_FALSE(pass.try_end());  // the graph may have lost bytes
+        CHECK(graph.is_stale());
+        CHECK_FALSE(weights.try_drain());
+        is_refused();
+    }
+    SUBCASE("a capture finds out, and fails") {
+        host.neighbour.lose_device();
+        CHECK_FALSE(capture());
+        CHECK(graph.is_stale());
+        is_refused();
+    }
+    SUBCASE("a launch that fails for another reason") {
+        host.device.fail(CallKind::launch_graph, 1);
+        const auto launched = graph.try_launch(host.stream);
+        REQUIRE_FALSE(launched);
+        CHECK(launched.error().kind() == ErrorKind::device);
+    }
+    CHECK_FALSE(graph.is_stale());
+    for (int turn = 0; turn < 3; ++turn) {
+        must(graph.try_launch(host.stream));
+        CHECK(host.run(weights) == 0);
+    }
+    must(weights.try_drain());
+    CHECK(wrong == 0);
+}
+
 TEST_CASE("a short call leaves out the neighbours one after the other, not all at once") {
     Host host;
     Device third{named("the third GPU"), host.device};
