@@ -84,6 +84,8 @@ public:
         return std::optional<residency::plan::Link>{};
     }
     [[nodiscard]] std::vector<residency::LinkUse> links() const override { return {}; }
+    [[nodiscard]] double links_rate() const noexcept override { return 0; }
+    void check_links() override {}
     void close() noexcept override { pinned_.close(); }
     void abandon() noexcept override {}
 

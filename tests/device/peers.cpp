@@ -3,6 +3,7 @@
 // Several GPUs of one host: times, checks, memory, failures, captures, and the end of one of them.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/device/capture_gate.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/support/simulated_harness.hpp"
 
@@ -447,6 +449,52 @@ TEST_CASE_FIXTURE(Fixture, "a GPU that is lost or destroyed in a capture") {
     a->copy(a->there, host, 8, a->s);
     must(a->device.synchronize());
     CHECK(a->device.report_count() == 0);
+}
+
+TEST_CASE("a capture is in the gates of the device's peers, until it ends and as long as there are peers") {
+    using residency::CaptureGate;
+    const auto is_refused = [](CaptureGate& gate) { return CaptureGate::Call{gate}.is_refused(); };
+    CaptureGate own;
+    const auto peer = std::make_shared<CaptureGate>(), alone = std::make_shared<CaptureGate>();
+    CHECK(own.add_peer(peer));
+    CHECK(own.add_peer(peer));
+    own.enter();
+    own.enter();
+    CHECK(is_refused(*peer));
+    CHECK(peer->is_capturing());
+    CHECK_FALSE(is_refused(*alone));
+    CHECK_FALSE(own.add_peer(alone));
+    peer->enter();
+    own.leave();
+    own.leave();
+    own.leave();  // nothing happens
+    CHECK_FALSE(is_refused(own));
+    CHECK(is_refused(*peer));  // its own capture goes on
+    peer->leave();
+    CHECK_FALSE(peer->is_capturing());
+    {
+        const auto gone = std::make_shared<CaptureGate>();
+        CHECK(own.add_peer(gone));
+        own.enter();
+        CHECK(is_refused(*gone));
+    }
+    own.leave();
+    CHECK_FALSE(own.is_capturing());
+    CHECK_FALSE(peer->is_capturing());
+    // A capture begins after calls of other threads, also of a peer's.
+    std::optional<CaptureGate::Call> call{std::in_place, *peer};
+    std::atomic<bool> has_begun{false}, is_in{false};
+    std::thread captures{[&] {
+        has_begun = true;
+        own.enter();
+        is_in = true;
+        own.leave();
+    }};
+    while (!has_begun) { std::this_thread::yield(); }
+    CHECK_FALSE(is_in);
+    call.reset();
+    captures.join();
+    CHECK(is_in);
 }
 
 TEST_CASE_FIXTURE(Fixture, "either GPU may be destroyed first, with work pending; the other goes on") {

@@ -1001,11 +1001,12 @@ void peer_conformance() {
     }
 }
 
-/// Captures that peers take part in: N2, D2.
+/// Captures that peers take part in: N1, N2, D2, D6.
 template <class Harness>
 void peer_capture_conformance() {
     static_assert(residency::CapturingDevice<typename Harness::Device>);
     PeerBench<Harness> bench;
+    using Device = typename Harness::Device;
     auto& device = bench.device;
     auto& peer = bench.peer;
     constexpr std::uint64_t bytes = bench.bytes;
@@ -1027,6 +1028,42 @@ void peer_capture_conformance() {
             CHECK(bench.sum_of(bench.here, bytes, bench.a) == bench.pattern_sum(bytes, 90 + round));
         }
         must(device.destroy_graph(graph));
+    }
+    SUBCASE("D6: a capture that a peer takes part in keeps other threads from waiting for the peer") {
+        Harness::fill_pattern({bench.host, bytes}, 92);
+        must(device.begin_capture(bench.a));
+        must(device.record(fork, bench.a));
+        must(peer.wait(bench.there, fork));
+        std::atomic<bool> has_begun{false}, is_done{false};
+        bool succeeded = false;
+        std::thread other{[&] {
+            has_begun = true;
+            succeeded = peer.synchronize().has_value();
+            is_done = true;
+        }};
+        while (!has_begun) { std::this_thread::yield(); }
+        bench.fill(bench.host);
+        CHECK_FALSE(is_done);
+        must(device.wait(bench.a, bench.filled));
+        bench.copy(bench.here, bench.bounce, bytes, bench.a);
+        const auto graph = must(device.end_capture(bench.a));
+        other.join();
+        CHECK(succeeded);
+        must(device.launch(graph, bench.a));
+        CHECK(bench.sum_of(bench.here, bytes, bench.a) == bench.pattern_sum(bytes, 92));
+        must(device.destroy_graph(graph));
+    }
+    SUBCASE("D6: a thread that captures on one of two peers is refused waiting for the other; N1: and enable_peer()") {
+        const auto is_refused = [&](Device& first, Device& second, typename Device::Stream stream) {
+            must(first.begin_capture(stream));
+            CHECK_FALSE(first.enable_peer(second));
+            CHECK_FALSE(second.enable_peer(first));
+            CHECK_FALSE(second.synchronize());
+            if (const auto ended = first.end_capture(stream)) { must(first.destroy_graph(*ended)); }
+            must(second.synchronize());
+        };
+        is_refused(device, peer, bench.a);
+        is_refused(peer, device, bench.there);  // the other way round than they were given to enable_peer()
     }
     SUBCASE("D2: what a peer recorded outside of the capture invalidates it") {
         bench.harness.expect_findings();

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -90,7 +91,7 @@ struct CudaState {
     bool huge_pages = true, pin = true;                        ///< of host memory; see CudaDevice::Config
     bool has_pools = false, has_virtual_memory = false, has_host_registration = false, has_batches = false;
     std::atomic<bool> lost{false};
-    CaptureGate captures;
+    std::shared_ptr<CaptureGate> captures = std::make_shared<CaptureGate>();  ///< those of peers know it
 
     std::mutex events_mutex;
     CudaEventStore events[2];  ///< without and with timing; under events_mutex

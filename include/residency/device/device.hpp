@@ -191,17 +191,19 @@ concept FlagDevice = Device<D> && requires(D d, typename D::Stream s, typename D
 /// A device that may have peers: other GPUs of the same host, whose memory its copies read. With `other` another one of the same type:
 ///  N1 `d.enable_peer(other)`       from here on copies on d's streams read memory that `other` allocated by allocate(), into d's own
 ///                                  memory. Does nothing where it was done before, or d is `other`; may block. Error unsupported: these
-///                                  two cannot, for they have no access to each other or are not of one host
+///                                  two cannot, for they have no access to each other or are not of one host. Error wrong_state: this
+///                                  thread captures on one of the two
 ///  N2 `d.wait(s, e)`               e may also have been made by a peer: enable_peer() was called on one of the two. In a capture too:
-///                                  a stream of a peer takes part as one of d does, from its wait for an event of the capture on (D2)
+///                                  a stream of a peer takes part as one of d does, from its wait for an event of the capture on (D2).
+///                                  So a capture that begins on one of the two keeps the calls of D6 from both
 ///  N3 Otherwise each stream, event and allocation is used with the device that made it. Pinned memory is pinned for all.
 template <class D>
 concept PeerDevice = Device<D> && requires(D d, D& other) {
     { d.enable_peer(other) } -> std::same_as<Status>;
 };
 
-/// Counts what a device has to outlive: Residencies, host memory that it pinned. A device has one as its last member, and gives it as
-/// users(). Thread safe.
+/// Counts what a device has to outlive: Residencies, also those of other devices that use its link, and host memory that it pinned. A
+/// device has one as its last member, and gives it as users(). Thread safe.
 class DeviceUsers {
 public:
     DeviceUsers() noexcept = default;
@@ -209,8 +211,8 @@ public:
     DeviceUsers& operator=(const DeviceUsers&) = delete;
     ~DeviceUsers() {
         RESIDENCY_ASSERT(count_ == 0,
-                         "end every Residency before its device, and every catalog whose bytes it pinned: declare the "
-                         "device first");
+                         "end every Residency before its device and its neighbours, and every catalog whose bytes it "
+                         "pinned: declare the device first");
     }
 
     void add() noexcept { count_.fetch_add(1, std::memory_order_relaxed); }     ///< one begins

@@ -119,6 +119,11 @@ public:
         sizes_->set_measured_link(inner_->problem().link);
         return true;
     }
+    [[nodiscard]] bool lose_links(double share, double least) noexcept override {
+        if (!inner_->lose_links(share, least)) { return false; }
+        sizes_->set_measured_link(inner_->problem().link);
+        return true;
+    }
     /// The times of the kernels alone: unpacking runs before what is timed.
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override { return kernel_seconds_; }
     [[nodiscard]] const pool::ChunkStock<D>* stock() const noexcept { return inner_->stock(); }

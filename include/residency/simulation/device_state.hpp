@@ -149,7 +149,7 @@ struct DeviceState {
         std::vector<Copy> copies;
     };
 
-    CaptureGate gate;  // taken before mutex
+    CaptureGate gate;  // of all GPUs of the host; taken before mutex
     std::mutex mutex;
     std::condition_variable changed;  ///< a flag was raised, or a device lost
 

@@ -24,8 +24,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 /// The knobs of Links.
 template <PeerDevice D>
 struct LinksConfig {
-    /// Devices of the same host, which lend their links. They outlive the Residency; several of them may feed different Residencies. None:
-    /// as transport::Pinned.
+    /// Other devices of the same host, each once, which lend their links. They outlive the Residency; several of them may feed different
+    /// Residencies. None: as transport::Pinned.
     std::vector<D*> neighbours{};
     /// Device memory of each neighbour, through which its bytes go. It is no part of the budget.
     std::uint64_t bounce_bytes = std::uint64_t{64} << 20;
@@ -35,7 +35,7 @@ struct LinksConfig {
 /// the device copies it (over NVLink, for instance). The parts are such that all links end together. Meant for pinned bytes.
 ///
 /// A neighbour that cannot help is left out, and links() says why: no peer access, no memory for the buffers, a call that failed, or
-/// a path that brings nothing, such as one through the same link.
+/// a path that brings nothing, such as one through the same link. Plans are then made for what is left.
 template <PeerDevice D>
 class Links {
 public:
@@ -52,7 +52,7 @@ public:
     Links(const Links&) = delete;
     Links& operator=(const Links&) = delete;
 
-    /// May block. ErrorKind::unsupported: a storage is not in host memory.
+    /// May block. ErrorKind::unsupported: a storage is not in host memory. ErrorKind::invalid_argument: a neighbour is none.
     [[nodiscard]] Status open(D& device, const Catalog& catalog);
     /// Does not block, if the bytes are pinned.
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
@@ -79,19 +79,29 @@ public:
         paths_[i].reason = std::move(reason);
     }
     [[nodiscard]] std::vector<LinkUse> links() const;  ///< the device's own link, then the neighbours in their order
-    void close() noexcept;                             ///< what TransportPolicy asks for
+    /// Of the links that are used, each by itself, in bytes per second. Less than before: a neighbour was left out.
+    [[nodiscard]] double rate() const noexcept {
+        double rate = own_rate_;
+        for (std::size_t i = 0; i < paths_.size(); ++i) { rate += uses(i) ? rate_of(paths_[i]) : 0; }
+        return rate;
+    }
+    /// A graph could not be launched: leaves neighbours out that are broken; what earlier launches lost there, status() says. Blocks.
+    void check_neighbours();
+    void close() noexcept;  ///< what TransportPolicy asks for
     /// Gives nothing back that the device may still use.
     void abandon() noexcept {
+        for (Path& path : paths_) { end_use(path); }
         paths_.clear();
         is_due_.reset();
     }
     /// A neighbour broke while bytes were on their way through it.
     [[nodiscard]] Status status() const { return failure_ ? Status{*failure_} : Status{}; }
-    /// As TransportPolicy says: every storage may have lost bytes.
+    /// As TransportPolicy says: every storage may have lost bytes, but for mutable ones, which come by the own link.
     void take_failure(std::vector<StorageId>& storages) {
         if (!std::exchange(failure_, std::nullopt)) { return; }
         for (std::uint32_t i = 0; i < catalog_.storages().size(); ++i) {
-            if (catalog_.storages()[i].bytes > 0) { storages.push_back(StorageId{i}); }
+            const Storage& storage = catalog_.storages()[i];
+            if (storage.bytes > 0 && !storage.is_mutable) { storages.push_back(StorageId{i}); }
         }
     }
     /// Gives back what a neighbour has that is not used. Precondition: nothing is on its way.
@@ -134,7 +144,14 @@ private:
     [[nodiscard]] double rate_of(const Path& path) const noexcept {
         return path.bytes_per_second > 0 ? path.bytes_per_second : own_rate_;
     }
+    /// Error: what is named as a neighbour is none.
+    [[nodiscard]] Status check_config(const D& device) const;
     [[nodiscard]] Status open_path(Path& path);
+    /// The neighbour is not used any more, and may end.
+    static void end_use(Path& path) noexcept {
+        if (!std::exchange(path.is_open, false)) { return; }
+        if constexpr (requires { path.neighbour->users(); }) { path.neighbour->users().remove(); }
+    }
     /// Gives back what the path has; leaves it out for that reason.
     void close_path(Path& path, std::string reason) noexcept;
     /// Decides how many bytes of a call each path brings: parts_.
@@ -169,7 +186,24 @@ private:
 };
 
 template <PeerDevice D>
+Status Links<D>::check_config(const D& device) const {
+    for (std::size_t i = 0; i < config_.neighbours.size(); ++i) {
+        const auto begin = config_.neighbours.begin(), at = begin + static_cast<std::ptrdiff_t>(i);
+        const auto first = std::find(begin, at, *at);
+        if (*at != nullptr && *at != &device && first == at) { continue; }
+        return Error{ErrorKind::invalid_argument,
+                     "transport.neighbours[" + std::to_string(i) + "] is " +
+                         (*at == nullptr   ? std::string{"null"}
+                          : *at == &device ? std::string{"the device that is fed"}
+                                           : "the same device as [" + std::to_string(first - begin) + "]") +
+                         ": give each other device whose link is to be used, once"};
+    }
+    return {};
+}
+
+template <PeerDevice D>
 Status Links<D>::open(D& device, const Catalog& catalog) {
+    if (auto checked = check_config(device); !checked) { return checked; }
     if (auto opened = host_.open(device, catalog); !opened) { return opened; }
     device_ = &device;
     catalog_ = catalog;
@@ -184,7 +218,11 @@ Status Links<D>::open(D& device, const Catalog& catalog) {
         path.neighbour = neighbour;
         auto opened = open_path(path);
         path.is_open = opened.has_value();
-        if (!opened) { close_path(path, opened.error().message()); }
+        if (!opened) {
+            close_path(path, opened.error().message());
+        } else if constexpr (requires { neighbour->users(); }) {
+            neighbour->users().add();
+        }
     }
     parts_.resize(paths_.size());
     return {};
@@ -192,9 +230,6 @@ Status Links<D>::open(D& device, const Catalog& catalog) {
 
 template <PeerDevice D>
 Status Links<D>::open_path(Path& path) {
-    if (path.neighbour == nullptr || path.neighbour == device_) {
-        return Error{ErrorKind::invalid_argument, "a neighbour is another device than the one that is fed"};
-    }
     if (buffer_bytes() < least_bytes) {
         return Error{ErrorKind::invalid_argument, "transport.bounce_bytes is too small: give at least 2 MiB"};
     }
@@ -229,7 +264,6 @@ Status Links<D>::open_path(Path& path) {
 template <PeerDevice D>
 void Links<D>::close_path(Path& path, std::string reason) noexcept {
     path.reason = std::move(reason);
-    path.is_open = false;
     const auto drop = [](Status status) { static_cast<void>(status.has_value()); };
     if (path.into) { drop(path.neighbour->synchronize(*path.into)); }
     if (path.onward) { drop(device_->synchronize(*path.onward)); }
@@ -242,6 +276,7 @@ void Links<D>::close_path(Path& path, std::string reason) noexcept {
     if (path.onward) { drop(device_->destroy_stream(*std::exchange(path.onward, std::nullopt))); }
     if (path.into) { drop(path.neighbour->destroy_stream(*std::exchange(path.into, std::nullopt))); }
     if (path.memory != nullptr) { drop(path.neighbour->deallocate(std::exchange(path.memory, nullptr))); }
+    end_use(path);
 }
 
 template <PeerDevice D>
@@ -254,16 +289,22 @@ void Links<D>::close() noexcept {
 
 template <PeerDevice D>
 Status Links<D>::enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
-    return copy(host_.join(fetches), stream);
+    const auto copies = host_.join(fetches);
+    const auto is_written = [&](const Fetch& fetch) { return catalog_.storage(fetch.storage).is_mutable; };
+    if (std::none_of(fetches.begin(), fetches.end(), is_written)) { return copy(copies, stream); }
+    // Once kernels have written there, it could not be brought again after a neighbour broke.
+    own_bytes_ += bytes_of(fetches);
+    return device_->copy(copies, stream);
 }
 
 template <PeerDevice D>
 void Links<D>::divide(std::uint64_t bytes) {
-    // All end together at t: a path brings rate * (t - latency). One for which little is left is left out, and t grows.
+    // All end together at t: a path brings rate * (t - latency). If the smallest part is too small, it is left out, and t grows.
     for (std::size_t i = 0; i < paths_.size(); ++i) { parts_[i] = uses(i) ? 1 : 0; }
-    for (bool is_settled = false; !is_settled;) {
-        is_settled = true;
-        double rates = own_rate_, late = 0;
+    std::size_t left_out = 0;
+    do {
+        left_out = paths_.size();
+        double rates = own_rate_, late = 0, smallest = static_cast<double>(least_bytes);
         for (std::size_t i = 0; i < paths_.size(); ++i) {
             if (parts_[i] == 0) { continue; }
             rates += rate_of(paths_[i]);
@@ -273,11 +314,15 @@ void Links<D>::divide(std::uint64_t bytes) {
         for (std::size_t i = 0; i < paths_.size(); ++i) {
             if (parts_[i] == 0) { continue; }
             const double part = rate_of(paths_[i]) * (end - path_latency_seconds);
-            const auto whole = part < static_cast<double>(least_bytes) ? 0 : static_cast<std::uint64_t>(part);
-            parts_[i] = whole / granule * granule;
-            is_settled = is_settled && parts_[i] != 0;
+            if (part >= static_cast<double>(least_bytes)) {
+                parts_[i] = static_cast<std::uint64_t>(part) / granule * granule;
+            } else if (part <= smallest) {
+                smallest = part;
+                left_out = i;
+            }
         }
-    }
+        if (left_out < paths_.size()) { parts_[left_out] = 0; }
+    } while (left_out < paths_.size());
 }
 
 template <PeerDevice D>
@@ -350,6 +395,17 @@ void Links<D>::leave_out(Path& path, const Error& error) {
 }
 
 template <PeerDevice D>
+void Links<D>::check_neighbours() {
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+        if (!uses(i)) { continue; }
+        const auto settled = paths_[i].neighbour->synchronize(*paths_[i].into);
+        if (settled) { continue; }
+        paths_[i].reason = settled.error().message();
+        failure_ = settled.error();
+    }
+}
+
+template <PeerDevice D>
 Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
     copies_ = copies;
     std::uint64_t own = 0;
@@ -374,7 +430,9 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
             paths_[i].brought_bytes += *captured ? 0 : parts_[i];
             continue;
         }
-        if (*captured) {  // the capture may be invalid
+        if (*captured) {  // the capture may be invalid; the next one does without, after what a graph lost has come again
+            paths_[i].reason = sent.error().message();
+            failure_ = sent.error();
             std::fill(parts_.begin() + static_cast<std::ptrdiff_t>(i) + 1, parts_.end(), 0);
             break;
         }
@@ -405,8 +463,7 @@ template <PeerDevice D>
 std::vector<LinkUse> Links<D>::links() const {
     std::vector<LinkUse> uses{{std::string{device_->name()}, own_rate_, own_bytes_, {}}};
     for (const Path& path : paths_) {
-        uses.push_back({path.neighbour != nullptr ? std::string{path.neighbour->name()} : std::string{}, rate_of(path),
-                        path.brought_bytes, path.reason});
+        uses.push_back({std::string{path.neighbour->name()}, rate_of(path), path.brought_bytes, path.reason});
     }
     return uses;
 }

@@ -57,8 +57,8 @@ struct Fetch {
 ///                                    use is never given back
 ///
 /// A transport that uses several links says so by `t.links()`, const: a LinkUse for each. With it go `t.copy(copies, s)`, by which they are
-/// measured together, and neighbours(), neighbour(i), uses(i), set_own_rate(rate), set_rate(i, rate, reason) and
-/// close_unused(): see Links.
+/// measured together, and neighbours(), neighbour(i), uses(i), set_own_rate(rate), set_rate(i, rate, reason), close_unused(), rate() and
+/// check_neighbours(): see Links.
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  T1 After a failed enqueue, nothing more of it reaches the device; what did reach it is ordered on s.

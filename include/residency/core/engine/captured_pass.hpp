@@ -51,7 +51,8 @@ public:
     /// As try_launch(), but throws Exception.
     void launch(Stream stream) { unwrap(try_launch(stream)); }
 #endif
-    /// A change of the budget, the schedule or the plan made the graph invalid, or the timing of one of capture_timed has ended: capture again.
+    /// A change of the budget, the schedule or the plan made the graph invalid, a neighbour was lost whose link it uses (transport::Links; a
+    /// pass or try_launch() finds that out), or the timing of one of capture_timed has ended: capture again.
     [[nodiscard]] bool is_stale() const noexcept { return session_ == nullptr || session_->is_stale(captured_); }
     /// For a graph of capture_timed: whether further launches tell more about the times of its steps.
     [[nodiscard]] bool is_learning() const noexcept { return session_ != nullptr && session_->is_learning(captured_); }

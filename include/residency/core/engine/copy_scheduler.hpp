@@ -59,6 +59,8 @@ public:
     [[nodiscard]] std::vector<LinkUse> links() const {
         return transport_ ? transport_->links() : std::vector<LinkUse>{};
     }
+    /// As TransportInterface says.
+    [[nodiscard]] double links_rate() const noexcept { return transport_ ? transport_->links_rate() : 0; }
     /// The consumer for a stream. The first time in a pass, the stream is ordered after everything recorded for that handle.
     [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
     [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }

@@ -239,6 +239,11 @@ public:
     /// Takes the rate that copies were seen to reach, in bytes per second. True: the link was measured slower than that, so that a plan for
     /// the present schedule is to be made again.
     [[nodiscard]] virtual bool correct_link(double) noexcept { return false; }
+    /// Of the links that plans count on, `share` of their rate is left, and `least` bytes per second at least. Plans made from now on are
+    /// for that. True: a plan for the present schedule is to be made again.
+    [[nodiscard]] virtual bool lose_links([[maybe_unused]] double share, [[maybe_unused]] double least) noexcept {
+        return false;
+    }
     /// The compute time of each step, in seconds, that the plan in force assumes; empty where none is assumed.
     [[nodiscard]] virtual std::span<const double> planned_step_seconds() const noexcept { return {}; }
     /// Null: passes of this composition cannot be captured.

@@ -24,6 +24,7 @@ struct CapturedGraph {
     Counters counters;                    ///< of one launch
     typename MarkLog<D>::Captured marks;  ///< in it
     std::uint64_t clock = 0;              ///< StepProfiler::graphs() of one whose launches are timed; 0: they are not
+    double links_rate = 0;                ///< TransportInterface::links_rate(), of the links that its copies use
 };
 
 /// Records passes as graphs and launches them. A capture leaves counters, cursor and arrivals as it found them, since nothing of it has

@@ -139,7 +139,7 @@ public:
     /// It is not launched any more.
     [[nodiscard]] bool is_stale(const CapturedGraph<D>& captured) const noexcept {
         const bool times = captured.clock == 0 || (profiler_.is_in_graph() && captured.clock == profiler_.graphs());
-        return captured.generation != mapping_generation() || !times;
+        return captured.generation != mapping_generation() || !times || has_lost_links(captured);
     }
     /// Whether further launches of a graph tell more about the times of its steps.
     [[nodiscard]] bool is_learning(const CapturedGraph<D>& captured) const noexcept {
@@ -227,6 +227,8 @@ private:
                shared_.states[index(storage)].unpacked == nullptr;
     }
 
+    static constexpr const char* lost_links_text =
+        "a neighbour whose link the graph uses was lost, as statistics().links says: capture the pass again";
     static constexpr std::uint32_t initial_events = 64;  // of each stream; more are made when they run out
     static constexpr std::size_t most_known_schedules =
         16;  // beside the one in force; the one that was left first is forgotten
@@ -287,6 +289,12 @@ private:
     /// Adopts an order or step times that were learned, if they are ready and differ from what was planned. Blocks then, and only then.
     /// `at_once`: one time of every step is enough. Precondition: no pass is open.
     [[nodiscard]] Status learn(bool at_once);
+    /// Whether a neighbour was lost whose link a graph uses.
+    [[nodiscard]] bool has_lost_links(const CapturedGraph<D>& captured) const noexcept {
+        return shared_.copy_scheduler.links_rate() < captured.links_rate;
+    }
+    /// Plans are for what is left of the links from now on. True: they were for more, and a plan is to be made again.
+    bool notice_lost_links();
     /// Makes `schedule` the one in force. False: there is no plan for it.
     [[nodiscard]] Result<bool> adopt_learned(Schedule schedule);
     [[nodiscard]] LearningReport learning_report() const;
@@ -308,6 +316,7 @@ private:
     std::vector<KnownSchedule> known_;           // not in force, each once, the one that was left last at the end
     std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
     std::uint32_t replans_ = 0;       // for what was learned
+    double links_rate_ = 0;           // of the links that plans are made for, as the transport says
     ConsumerId pass_consumer_ = 0;    // of the pass's own stream
     std::uint32_t captured_passes_ = 0;  // that have not ended
     int groups_ = 0;                     // of models, that it is a member of
@@ -469,8 +478,10 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Timing timing, Body&
             profiler_.give_up(LearningReason::captured);
         }
         shared_.order.stop();
-    } else if (learned_before) {
-        static_cast<void>(profiler_.exchange(std::move(learned_before)));
+        if (graph->counters.fetched_bytes > 0) { graph->links_rate = shared_.copy_scheduler.links_rate(); }
+    } else {
+        if (learned_before) { static_cast<void>(profiler_.exchange(std::move(learned_before))); }
+        static_cast<void>(shared_.recover_failed_calls().has_value());  // what fails here, the next pass does
     }
     return graph;
 }
@@ -484,6 +495,8 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
         return Error{ErrorKind::stale,
                      captured.generation != mapping_generation()
                          ? "the graph was captured for another budget or mapping: capture the pass again"
+                     : has_lost_links(captured)
+                         ? lost_links_text
                          : "the graph was captured to time its steps, which has ended: capture the pass without"};
     }
     if (shared_.is_pass_open || leases_.open_leases() > 0) {
@@ -500,7 +513,12 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     }
     if (auto recovered = shared_.recover_failed_calls(); !recovered) { return recovered; }
     captured.clock != 0 ? profiler_.await_graph() : profiler_.collect();
-    return graphs_.launch(captured, stream);
+    auto launched = graphs_.launch(captured, stream);
+    if (launched || captured.links_rate == 0) { return launched; }
+    shared_.copy_scheduler.transport().check_links();
+    if (!has_lost_links(captured)) { return launched; }
+    static_cast<void>(shared_.recover_failed_calls().has_value());  // what fails here, the next pass does
+    return Error{ErrorKind::stale, lost_links_text};
 }
 
 template <Device D>
@@ -516,6 +534,7 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
     if (!is_suspended) {
         if (auto settled = settle(); !settled) { return settled.error(); }
     }
+    notice_lost_links();
     auto changed = is_suspended ? budget_.set_while_suspended(std::move(*resolved))
                                 : budget_.set(std::move(*resolved), held_bytes);
     if (changed && !is_suspended) { profiler_.graphs_are_stale(); }
@@ -634,6 +653,7 @@ Status Session<D>::change_schedule(Schedule schedule) {
     profiler_.collect();
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
     if (auto expected = shared_.expect_all_steps(); !expected) { return expected; }
+    notice_lost_links();
     if (auto prepared = prepare_decider(schedule); !prepared) { return prepared; }
     const std::uint64_t floor_before = budget_.floor_bytes();
     if (auto raised = budget_.raise_floor(); !raised) {
@@ -786,6 +806,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     auto links = copy_scheduler.transport().measure_links(*shared_.device, budget_.decider_cap_bytes(), memory);
     if (!links) { return budget_.why_not_taken(budget(), links.error()); }
     context.link = *links;
+    links_rate_ = copy_scheduler.links_rate();
     if (auto opened = shared_.decider->open(context, requirements_, budget_.decider_cap_bytes()); !opened) {
         return budget_.why_not_taken(budget(), opened.error());
     }
@@ -872,6 +893,7 @@ Status Session<D>::learn(bool at_once) {
         }
     }
     profiler_.collect();
+    const bool has_lost_links = notice_lost_links();
     if (!shared_.decider->is_streaming()) { return {}; }
     // An order is adopted when no lease is open: leases belong to steps.
     std::optional<Schedule> order;
@@ -890,7 +912,7 @@ Status Session<D>::learn(bool at_once) {
         profiler_.restart();
         return {};
     }
-    if (shared_.decider->correct_link(shared_.log.link_rate())) {
+    if ((has_lost_links && settings_.learn) || shared_.decider->correct_link(shared_.log.link_rate())) {
         if (auto adopted = adopt_learned(Schedule{schedule()}); !adopted) { return adopted.error(); }
     }
     auto timed = profiler_.propose(shared_.decider->planned_step_seconds(), at_once);
@@ -903,6 +925,14 @@ Status Session<D>::learn(bool at_once) {
         profiler_.give_up(LearningReason::no_plan);
     }
     return {};
+}
+
+template <Device D>
+bool Session<D>::notice_lost_links() {
+    const double left = shared_.copy_scheduler.links_rate(), before = std::exchange(links_rate_, left);
+    if (left >= before) { return false; }
+    shared_.log.forget_link_rate();
+    return shared_.decider->lose_links(left / before, shared_.copy_scheduler.links().front().bytes_per_second);
 }
 
 template <Device D>

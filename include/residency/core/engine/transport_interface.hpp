@@ -46,6 +46,10 @@ public:
     [[nodiscard]] virtual Result<std::optional<plan::Link>> measure_links(D& device, std::uint64_t device_bytes,
                                                                           MemorySource& memory) = 0;
     [[nodiscard]] virtual std::vector<LinkUse> links() const = 0;
+    /// Of all links that it uses, in bytes per second; less than before: some were lost. 0: it uses the device's own link only.
+    [[nodiscard]] virtual double links_rate() const noexcept = 0;
+    /// A graph could not be launched: finds out whether links were lost. Blocks.
+    virtual void check_links() = 0;
     virtual void close() noexcept = 0;
     virtual void abandon() noexcept = 0;
 };
@@ -112,6 +116,16 @@ public:
         } else {
             return {};
         }
+    }
+    [[nodiscard]] double links_rate() const noexcept override {
+        if constexpr (requires { transport_.links(); }) {
+            return transport_.rate();
+        } else {
+            return 0;
+        }
+    }
+    void check_links() override {
+        if constexpr (requires { transport_.links(); }) { transport_.check_neighbours(); }
     }
     void close() noexcept override { transport_.close(); }
     void abandon() noexcept override {

@@ -106,6 +106,10 @@ public:
         link_.emplace();
         update();
     }
+    /// Calls reach another rate from now on. Nothing happens where none are watched.
+    void forget_link_rate() noexcept {
+        if (link_) { link_.emplace(); }
+    }
     /// No steps are timed any more: gives the events back that this took.
     void end_steps() noexcept {
         steps_.close();

@@ -143,10 +143,19 @@ public:
         set_measured_link(link);
         return true;
     }
-    /// The plans made from now on are for that link, which correct_link() may correct.
+    [[nodiscard]] bool lose_links(double share, double least) noexcept override {
+        if (!is_link_measured_) { return false; }
+        plan::Link link = problem().link;
+        const double all = link.bytes_per_second;
+        link.bytes_per_second = std::clamp(least, all * share, all);
+        set_measured_link(link);
+        return link.bytes_per_second < all;
+    }
+    /// The plans made from now on are for that link, which correct_link() and lose_links() may correct.
     void set_measured_link(const plan::Link& link) noexcept {
         plan_factory_.set_link(link);
         is_link_measured_ = true;
+        known_plans_ = {};  // are for another link
     }
     [[nodiscard]] std::span<const double> planned_step_seconds() const noexcept override {
         return plan_factory_.problem().compute_seconds;

@@ -199,7 +199,7 @@ RESIDENCY_INLINE Status CudaDevice::synchronize(Stream stream) {
 }
 
 RESIDENCY_INLINE Status CudaDevice::synchronize() {
-    const CaptureGate::Call call{state_->captures};
+    const CaptureGate::Call call{*state_->captures};
     if (call.is_refused()) { return detail::refused_in_capture("waiting for the device"); }
     const detail::CudaState::RelaxedScope scope{*state_};
     return state_->checked(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
@@ -209,7 +209,7 @@ RESIDENCY_INLINE Result<CudaDevice::Event> CudaDevice::create_event(Timing timin
     const detail::CudaState::RelaxedScope scope{*state_};
     cudaEvent_t event = nullptr;
     // Querying an event of a capture under way would end the capture.
-    if (!state_->captures.is_capturing()) {
+    if (!state_->captures->is_capturing()) {
         const std::lock_guard lock{state_->events_mutex};
         detail::CudaEventStore& store = state_->events[timing == Timing::on ? 1 : 0];
         while (event == nullptr && !store.is_empty()) {
@@ -264,6 +264,10 @@ RESIDENCY_INLINE Status CudaDevice::enable_peer(CudaDevice& other) {
         return Error{ErrorKind::unsupported, "GPU " + std::to_string(own) +
                                                  " has no peer access to the memory of GPU " + std::to_string(peer) +
                                                  ": nvidia-smi topo -p2p r shows which have"};
+    }
+    // Streams of one may take part in captures of the other from now on.
+    if (!state_->captures->add_peer(other.state_->captures) || !other.state_->captures->add_peer(state_->captures)) {
+        return detail::refused_in_capture("enabling access to a peer");
     }
     const cudaError_t code = cudaDeviceEnablePeerAccess(peer, 0);
     if (code == cudaErrorPeerAccessAlreadyEnabled) {

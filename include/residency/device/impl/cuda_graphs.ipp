@@ -33,10 +33,10 @@ RESIDENCY_INLINE Status CudaDevice::begin_capture(Stream stream) {
                      "the legacy default stream cannot be captured: pass a stream of your own"};
     }
     const detail::CudaState::Scope scope{*state_};
-    state_->captures.enter();
+    state_->captures->enter();
     Status begun = state_->checked(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal),
                                    "cudaStreamBeginCapture");
-    if (!begun) { state_->captures.leave(); }
+    if (!begun) { state_->captures->leave(); }
     return begun;
 }
 
@@ -53,7 +53,7 @@ RESIDENCY_INLINE Result<CudaDevice::Graph> CudaDevice::end_capture(Stream stream
     // After these errors the stream still captures, or never did.
     if (code != cudaErrorStreamCaptureWrongThread && code != cudaErrorIllegalState && code != cudaErrorInvalidValue &&
         code != cudaErrorStreamCaptureUnmatched) {
-        state_->captures.leave();
+        state_->captures->leave();
     }
     if (code != cudaSuccess) { return state_->runtime_failure(code, "cudaStreamEndCapture"); }
     Graph graph;

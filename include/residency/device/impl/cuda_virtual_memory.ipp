@@ -60,7 +60,7 @@ RESIDENCY_INLINE Status CudaDevice::map(std::span<const Mapping<Chunk>> mappings
     detail::CudaState& s = *state_;
     if (!s.has_virtual_memory) { return state_->without_virtual_memory(); }
     if (Status fits = state_->check_granularity("map", bytes); !fits) { return fits; }
-    const CaptureGate::Call call{s.captures};
+    const CaptureGate::Call call{*s.captures};
     if (call.is_refused()) { return detail::refused_in_capture("mapping memory"); }
     const auto address = [](const Mapping<Chunk>& mapping) { return reinterpret_cast<CUdeviceptr>(mapping.at); };
     const detail::CudaState::RelaxedScope scope{s};
@@ -99,7 +99,7 @@ RESIDENCY_INLINE Status CudaDevice::map(std::span<const Mapping<Chunk>> mappings
 RESIDENCY_INLINE Status CudaDevice::unmap(void* at, std::uint64_t bytes) {
     detail::CudaState& s = *state_;
     if (!s.has_virtual_memory) { return state_->without_virtual_memory(); }
-    const CaptureGate::Call call{s.captures};
+    const CaptureGate::Call call{*s.captures};
     if (call.is_refused()) { return detail::refused_in_capture("unmapping memory"); }
     const auto first = reinterpret_cast<CUdeviceptr>(at);
     const detail::CudaState::RelaxedScope scope{s};

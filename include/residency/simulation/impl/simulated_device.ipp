@@ -151,9 +151,14 @@ RESIDENCY_INLINE std::string SimulatedDevice::on_this() const {
 }
 
 RESIDENCY_INLINE Status SimulatedDevice::enable_peer(SimulatedDevice& other) {
+    const CaptureGate::Call call{state_->gate};
     const Lock lock = guard();
     if (Status entered = enter(CallKind::enable_peer); !entered) { return entered; }
     if (&other == this) { return {}; }
+    if (call.is_refused()) {
+        return failure(ErrorKind::wrong_state, CallKind::enable_peer,
+                       "refused in a thread that captures: call it before begin_capture()");
+    }
     const std::string pair = "'" + config_.name + "' and '" + other.config_.name + "'";
     if (other.state_ != state_) {
         return failure(ErrorKind::unsupported, CallKind::enable_peer, pair + " are not of one host");
