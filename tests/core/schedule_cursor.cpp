@@ -148,11 +148,11 @@ TEST_CASE("another schedule begins at a moment of its own; without any, moments 
     scene.schedule_cursor.change(scene.schedule(2, Cycle::cyclic));
     CHECK(scene.schedule_cursor.position().base == 6);  // the next multiple of three
     CHECK(scene.schedule_cursor.order() != nullptr);
-    CHECK(scene.schedule_cursor.groups()[4] == 2);
-    CHECK(scene.schedule_cursor.groups()[3] == 0);
+    CHECK(scene.schedule_cursor.first_steps()[4] == 2);
+    CHECK(scene.schedule_cursor.first_steps()[3] == 0);
     scene.schedule_cursor.change({});
     CHECK(scene.schedule_cursor.order() == nullptr);
-    CHECK(scene.schedule_cursor.groups().empty());
+    CHECK(scene.schedule_cursor.first_steps().empty());
     const StepIndex now = scene.schedule_cursor.now();
     CHECK(scene.look({2}).access.step_index == now + 1);
     CHECK(scene.look({2}).access.step == AccessPoint::nowhere);

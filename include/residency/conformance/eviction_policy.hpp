@@ -42,7 +42,7 @@ public:
         std::uint64_t largest = 1;
         for (std::uint32_t i = 0; i < storages; ++i) {
             bytes_.push_back(below(10) == 0 ? 1 + below(4096) : 64 * (1 + below(16)));
-            groups_.push_back(i * layers / storages);
+            first_steps_.push_back(i * layers / storages);
             total += bytes_.back();
             largest = std::max(largest, bytes_.back());
         }
@@ -85,7 +85,7 @@ public:
     }
 
 private:
-    [[nodiscard]] evict::Context context() const { return {bytes_, capacity_, &order_, groups_}; }
+    [[nodiscard]] evict::Context context() const { return {bytes_, capacity_, &order_, first_steps_}; }
     [[nodiscard]] std::uint32_t below(std::uint32_t bound) { return static_cast<std::uint32_t>(random_() % bound); }
     [[nodiscard]] bool may_leave(StorageId id) const { return leases_[index(id)] == 0; }
 
@@ -162,7 +162,7 @@ private:
     std::mt19937 random_;
     std::mt19937 when_to_move_;
     std::vector<std::uint64_t> bytes_;
-    std::vector<std::uint32_t> groups_;
+    std::vector<std::uint32_t> first_steps_;
     UseOrder order_;
     std::uint64_t capacity_ = 0;
     std::uint64_t here_bytes_ = 0;

@@ -23,7 +23,7 @@ struct Context {
     std::span<const std::uint64_t> bytes;  ///< of each storage, by StorageId, rounded as the pool rounds
     std::uint64_t capacity_bytes = 0;      ///< that streamed storages share
     const UseOrder* order = nullptr;       ///< the declared or recorded schedule; null: none
-    std::span<const std::uint32_t> groups =
+    std::span<const std::uint32_t> first_steps =
         {};  ///< by storage: the first step that reads it; empty: there is no schedule
 };
 

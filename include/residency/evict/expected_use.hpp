@@ -36,7 +36,7 @@ public:
         double slow_rounds = 32;  ///< rounds in which the slow rate falls to 1/e
         double fast_rounds = 2;   ///< rounds in which the fast rate falls to 1/e; fewer than slow_rounds
         std::vector<std::uint32_t>
-            layers{};  ///< the layer of each storage; empty: the context's groups, a layer for each first reading step, or without them one layer
+            layers{};  ///< the layer of each storage; empty: the context's first_steps, a layer for each first reading step, or without them one layer
     };
 
     ExpectedUse() noexcept : ExpectedUse{Config{}} {}

@@ -70,13 +70,13 @@ public:
     [[nodiscard]] Status open(const DeciderContext<D>& context, const pool::Requirements& requirements,
                               std::uint64_t cap_bytes) override;
     /// Under an open lease, what stays unpacked does not change.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> first_steps, StepIndex now,
                                    std::uint64_t cap_bytes) override {
         context_.order = order;
-        context_.groups = groups;
+        context_.first_steps = first_steps;
         is_consistent_ = false;
         return change(cap_bytes, is_leased(),
-                      [&](std::uint64_t rest) { return inner_->set_order(order, groups, now, rest); });
+                      [&](std::uint64_t rest) { return inner_->set_order(order, first_steps, now, rest); });
     }
     /// Error wrong_state: a lease is open, and the budget changes what stays unpacked.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
@@ -102,7 +102,8 @@ public:
             return resumed;
         }
         return change(cap_bytes, false, [&](std::uint64_t rest) {
-            return is_same ? inner_->resume(rest, now) : inner_->set_order(context_.order, context_.groups, now, rest);
+            return is_same ? inner_->resume(rest, now)
+                           : inner_->set_order(context_.order, context_.first_steps, now, rest);
         });
     }
 
@@ -413,7 +414,7 @@ Status PackedDecider<D>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply
 template <VirtualMemoryDevice D>
 Status PackedDecider<D>::restore() {
     auto restored = change(cap_bytes_, is_leased(), [&](std::uint64_t rest) {
-        return inner_->set_order(context_.order, context_.groups, 0, rest);
+        return inner_->set_order(context_.order, context_.first_steps, 0, rest);
     });
     if (!restored && !is_consistent_ && !stored_.has_written && !is_leased()) {
         static_cast<void>(this->suspend().has_value());

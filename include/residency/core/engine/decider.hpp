@@ -37,9 +37,10 @@ struct DeciderContext {
     Catalog catalog;
     std::span<StorageState> states;  ///< by storage
     Counters* counters = nullptr;
-    const UseOrder* order = nullptr;        ///< null: there is no schedule
-    std::span<const std::uint32_t> groups;  ///< by storage: the first step that reads it; empty: there is no schedule
-    bool poison = false;                    ///< evicted bytes are overwritten
+    const UseOrder* order = nullptr;  ///< null: there is no schedule
+    std::span<const std::uint32_t>
+        first_steps;      ///< by storage: the first step that reads it; empty: there is no schedule
+    bool poison = false;  ///< evicted bytes are overwritten
     D* device = nullptr;
     CopyScheduler<D>* copy_scheduler = nullptr;
     EventHook* events = nullptr;     ///< null: nobody is told
@@ -158,8 +159,8 @@ public:
         return std::vector<StorageId>{};
     }
     /// Another schedule, after prepare(). The streams are drained. What is on the device stays where the new order allows it.
-    [[nodiscard]] virtual Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
-                                           std::uint64_t cap_bytes) = 0;
+    [[nodiscard]] virtual Status set_order(const UseOrder* order, std::span<const std::uint32_t> first_steps,
+                                           StepIndex now, std::uint64_t cap_bytes) = 0;
     /// Another cap. The streams are drained; leases may be open, and what they cover stays at its address. Blocks. On failure the old
     /// cap is in force.
     [[nodiscard]] virtual Status set_cap(std::uint64_t cap_bytes, StepIndex now) = 0;

@@ -41,7 +41,7 @@ public:
     /// Null: there is no schedule.
     [[nodiscard]] const UseOrder* order() const noexcept { return schedule_.empty() ? nullptr : &order_; }
     /// By storage: the first step that reads it. Empty: there is no schedule.
-    [[nodiscard]] std::span<const std::uint32_t> groups() const noexcept { return groups_; }
+    [[nodiscard]] std::span<const std::uint32_t> first_steps() const noexcept { return first_steps_; }
 
     [[nodiscard]] const Position& position() const noexcept { return position_; }
     [[nodiscard]] StepIndex now() const noexcept { return position_.step_index; }
@@ -87,7 +87,7 @@ private:
     bool strict_ = false;
     Schedule schedule_;
     UseOrder order_;
-    std::vector<std::uint32_t> groups_;
+    std::vector<std::uint32_t> first_steps_;
     Position position_;
     std::uint32_t expected_steps_ = 0;  // of the schedule, per pass
     std::uint32_t pass_end_ = 0;        // a step

@@ -267,7 +267,8 @@ private:
     [[nodiscard]] Status prepare_decider(const Schedule& schedule);
     [[nodiscard]] Status set_order() {
         const ScheduleCursor& cursor = shared_.cursor;
-        return shared_.decider->set_order(cursor.order(), cursor.groups(), cursor.now(), budget_.decider_cap_bytes());
+        return shared_.decider->set_order(cursor.order(), cursor.first_steps(), cursor.now(),
+                                          budget_.decider_cap_bytes());
     }
     void start_pass(ConsumerId consumer, PassMode mode);
     /// An error where the device memory is given back.
@@ -794,7 +795,7 @@ Status Session<D>::open(std::unique_ptr<TransportInterface<D>> transport) {
     context.states = shared_.states;
     context.counters = &shared_.counters;
     context.order = shared_.cursor.order();
-    context.groups = shared_.cursor.groups();
+    context.first_steps = shared_.cursor.first_steps();
     context.poison = settings_.poison;
     context.device = shared_.device;
     context.copy_scheduler = &copy_scheduler;

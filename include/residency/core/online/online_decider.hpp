@@ -62,10 +62,10 @@ public:
     [[nodiscard]] Status open(const DeciderContext<Device>& context, const pool::Requirements& requirements,
                               std::uint64_t cap_bytes) override;
     /// Empties the pool if it is laid out for other steps.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> first_steps, StepIndex now,
                                    std::uint64_t cap_bytes) override {
         context_.order = order;
-        context_.groups = groups;
+        context_.first_steps = first_steps;
         auto opened = lay_out_for_steps(cap_bytes);
         auto started = start_policies_over(now);
         return opened ? std::move(started) : std::move(opened);

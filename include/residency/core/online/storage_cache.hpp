@@ -228,7 +228,7 @@ private:
     static constexpr std::byte poison_byte{0xDB};
 
     [[nodiscard]] Status attach_evictor() {
-        return evictor_.attach({occupied_bytes_, cap_, context_->order, context_->groups});
+        return evictor_.attach({occupied_bytes_, cap_, context_->order, context_->first_steps});
     }
     [[nodiscard]] bool may_leave_ahead(StorageId id, StepIndex needed_by, StepIndex now) const noexcept;
     [[nodiscard]] auto copy_stream() const noexcept { return context_->copy_scheduler->copy_stream(); }

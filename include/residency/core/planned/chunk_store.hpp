@@ -29,7 +29,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 /// is enqueued is counted and noted in table(), and leaves its arrival with the storages that it brings.
 ///
 /// A chunk lies on the slot that the plan gives it, its *home*, which is none where no step reads it, or it is one of
-///  - misplaced_leased chunks: leased when the plan came into force, and their home could not be had. They go home when their leases
+///  - misplaced chunks: leased when the plan came into force, and their home could not be had. They go home when their leases
 ///    have ended and their uses are complete.
 ///  - remapped chunks: put on another slot by remap_chunk(), since their home is none, or was needed for something else at the same
 ///    time.
@@ -101,9 +101,9 @@ public:
     [[nodiscard]] bool is_at_home(std::uint32_t chunk) const noexcept {
         return table_.slot(chunk) == plan_.slot_of_chunk(chunk);
     }
-    [[nodiscard]] bool has_misplaced() const noexcept { return !misplaced_leased_.empty(); }
+    [[nodiscard]] bool has_misplaced() const noexcept { return !misplaced_.empty(); }
     [[nodiscard]] bool is_misplaced(std::uint32_t chunk) const noexcept {
-        for (const std::uint32_t misplaced : misplaced_leased_) {
+        for (const std::uint32_t misplaced : misplaced_) {
             if (misplaced == chunk) { return true; }
         }
         return false;
@@ -204,8 +204,8 @@ private:
     plan::Plan plan_;
     ChunkTable table_;
     ChunkContents contents_;
-    std::vector<std::uint32_t> remapped_;          // chunks
-    std::vector<std::uint32_t> misplaced_leased_;  // chunks
+    std::vector<std::uint32_t> remapped_;   // chunks
+    std::vector<std::uint32_t> misplaced_;  // chunks
     bool is_open_ = false;
     bool is_unmapped_ = false;
     bool is_asleep_ = false;               // from suspend() on
@@ -256,7 +256,7 @@ void ChunkStore<D>::put_in_place(ChunkPlacement placement) {
     is_unmapped_ = is_asleep_ = false;
     peak_held_ = (std::max)(peak_held_, pool_.held_bytes());
     remapped_.clear();
-    misplaced_leased_ = std::move(placement.misplaced_leased);
+    misplaced_ = std::move(placement.misplaced);
     table_ = ChunkTable{plan_, std::move(placement)};
     pieces_.reserve(table_.chunks());
     for (std::uint32_t s = 0; s < context_->states.size(); ++s) {
@@ -357,13 +357,13 @@ Status ChunkStore<D>::restore_remapped() {
 
 template <VirtualMemoryDevice D>
 Status ChunkStore<D>::send_home() {
-    for (std::size_t i = misplaced_leased_.size(); i-- > 0;) {
-        const std::uint32_t chunk = misplaced_leased_[i];
+    for (std::size_t i = misplaced_.size(); i-- > 0;) {
+        const std::uint32_t chunk = misplaced_[i];
         if (is_leased(chunk) || !is_unused(chunk)) { continue; }
         if (!is_at_home(chunk)) {
             if (auto moved = remap_unused(chunk, plan_.slot_of_chunk(chunk)); !moved) { return moved; }
         }
-        misplaced_leased_.erase(misplaced_leased_.begin() + static_cast<std::ptrdiff_t>(i));
+        misplaced_.erase(misplaced_.begin() + static_cast<std::ptrdiff_t>(i));
     }
     return give_back_slots();
 }
@@ -380,7 +380,7 @@ Status ChunkStore<D>::give_back_slots() {
 
 template <VirtualMemoryDevice D>
 Status ChunkStore<D>::send_unleased_home() {
-    for (const std::uint32_t chunk : misplaced_leased_) {
+    for (const std::uint32_t chunk : misplaced_) {
         if (is_leased(chunk)) { continue; }
         if (auto drained = context_->copy_scheduler->drain(); !drained) { return drained; }
         return send_home();
@@ -390,7 +390,7 @@ Status ChunkStore<D>::send_unleased_home() {
 
 template <VirtualMemoryDevice D>
 Status ChunkStore<D>::send_home_before_use(std::span<const StorageId> storages) {
-    for (const std::uint32_t chunk : misplaced_leased_) {
+    for (const std::uint32_t chunk : misplaced_) {
         if (is_leased(chunk)) { continue; }
         for (const StorageId id : storages) {
             if (contents_.chunks(id).contains(chunk)) { return send_unleased_home(); }

@@ -99,7 +99,7 @@ public:
                                                                std::uint64_t cap_bytes) override;
     /// Puts a plan for what was prepared last in force, which is made unless it was made before for this budget. Chunks that stay on
     /// their slots keep their bytes.
-    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+    [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> first_steps, StepIndex now,
                                    std::uint64_t cap_bytes) override;
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override;
     /// Maps the image again if a failed call left parts of it unmapped. Blocks then.
@@ -252,10 +252,10 @@ Result<std::vector<StorageId>> PlannedDecider<D>::storage_order(const Catalog& c
 }
 
 template <VirtualMemoryDevice D>
-Status PlannedDecider<D>::set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
+Status PlannedDecider<D>::set_order(const UseOrder* order, std::span<const std::uint32_t> first_steps, StepIndex now,
                                     std::uint64_t cap_bytes) {
     context_.order = order;
-    context_.groups = groups;
+    context_.first_steps = first_steps;
     return set_cap(cap_bytes, now);
 }
 

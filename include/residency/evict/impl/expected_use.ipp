@@ -24,7 +24,7 @@ RESIDENCY_INLINE Status ExpectedUse::attach(const Context& context) {
     if (!decay) { return decay.error(); }
     const std::size_t storages = context.bytes.size();
     const std::span<const std::uint32_t> given =
-        config_.layers.empty() ? context.groups : std::span<const std::uint32_t>{config_.layers};
+        config_.layers.empty() ? context.first_steps : std::span<const std::uint32_t>{config_.layers};
     if (!given.empty() && given.size() < storages) {
         return Error{ErrorKind::mismatch, "evict::ExpectedUse: layers are given for " + std::to_string(given.size()) +
                                               " storages of " + std::to_string(storages)};

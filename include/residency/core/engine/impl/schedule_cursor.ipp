@@ -52,10 +52,10 @@ RESIDENCY_INLINE void ScheduleCursor::expect_steps(std::uint32_t steps) noexcept
 RESIDENCY_INLINE void ScheduleCursor::index_uses() {
     order_ = schedule_.use_order();
     expected_steps_ = schedule_.size();
-    groups_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
-    for (std::uint32_t i = 0; i < groups_.size(); ++i) {
+    first_steps_.assign(schedule_.empty() ? 0 : catalog_.storages().size(), 0);
+    for (std::uint32_t i = 0; i < first_steps_.size(); ++i) {
         const auto uses = order_.uses(StorageId{i});
-        groups_[i] = uses.empty() ? 0 : uses.front();
+        first_steps_[i] = uses.empty() ? 0 : uses.front();
     }
 }
 

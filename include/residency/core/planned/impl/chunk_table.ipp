@@ -122,7 +122,7 @@ RESIDENCY_INLINE ChunkPlacement place_chunks(const plan::Plan& plan, std::span<c
     for (const std::uint32_t chunk : pinned) {
         const std::uint32_t slot = result.table[chunk];
         if (slot == plan::none || is_taken[slot]) {
-            result.misplaced_leased.push_back(chunk);
+            result.misplaced.push_back(chunk);
         } else {
             is_taken[slot] = true;
         }
@@ -135,7 +135,7 @@ RESIDENCY_INLINE ChunkPlacement place_chunks(const plan::Plan& plan, std::span<c
         }
         return slot;
     };
-    for (const std::uint32_t chunk : result.misplaced_leased) {
+    for (const std::uint32_t chunk : result.misplaced) {
         std::uint32_t place = first_free(2);
         if (place == is_taken.size()) { place = first_free(0); }
         if (place == is_taken.size()) { is_taken.push_back(false); }
