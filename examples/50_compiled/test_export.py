@@ -6,7 +6,9 @@ tests/fixtures/make_program.py, of more bytes."""
 
 import functools
 import os
+import re
 import sys
+import threading
 from unittest import mock
 
 import torch
@@ -20,6 +22,7 @@ from make_program import Model  # noqa: E402
 from refused import check_refused  # noqa: E402
 from residency_export import export, inductor, probes  # noqa: E402
 from residency_export.export import in_storages_of  # noqa: E402
+from residency_export.progress import Progress  # noqa: E402
 
 refused = functools.partial(check_refused, export)
 
@@ -84,6 +87,21 @@ def check_flat(folder):
     assert tensors["start"].shape == (15,) and torch.equal(tensors["start"], model.start)
 
 
+def check_progress():
+    """A long export says what it is at; a short one says nothing."""
+    lines, said = [], threading.Event()
+    with Progress(lambda line: (lines.append(line), said.set()), every_seconds=0.001) as progress:
+        progress.at("decode (2 of 2): AOTInductor compiles it")
+        assert said.wait(60)
+        said.clear()
+        assert said.wait(60)
+    assert re.fullmatch(r"residency_export: (decode \(2 of 2\): AOTInductor compiles it)? for \d+ s, \d+ s in all", lines[0]), lines[0]
+    assert lines[-1].startswith("residency_export: decode (2 of 2): AOTInductor compiles it for "), lines[-1]
+    with Progress(lines.append) as progress:
+        progress.at("nothing")
+    assert "nothing" not in lines[-1]
+
+
 def check_proof(folder):
     """What the proof says of its models before they are exported."""
     from safetensors.torch import save_file
@@ -118,6 +136,7 @@ def main():
     folder = sys.argv[1]
     os.makedirs(folder, exist_ok=True)
     check_proof(folder)
+    check_progress()
     torch.manual_seed(0)
     check_flat(folder)
     model = Model(width=512, words=4000, blocks=3).eval()

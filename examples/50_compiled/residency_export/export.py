@@ -12,6 +12,7 @@ import torch
 
 from . import fake, inductor, program as payload
 from .catalog import Catalog
+from .progress import Progress
 
 
 class ExportError(Exception):
@@ -141,7 +142,8 @@ def in_storages_of(names, exported):
     return {name for name, tensor in tensors.items() if tensor.untyped_storage()._cdata in storages}
 
 
-def _export_method(name, module, args, original_names, tensors, catalog, folder, use_probes, settings, device):
+def _export_method(name, module, args, original_names, tensors, catalog, folder, use_probes, settings, device, at):
+    at("torch.export traces it")
     exported = tensors.export(module, args)
     # Only after decompositions does the signature name every buffer that the graph mutates.
     exported = exported.run_decompositions({})
@@ -157,6 +159,7 @@ def _export_method(name, module, args, original_names, tensors, catalog, folder,
     else:
         chosen = inductor.settings()
     chosen.update(settings)
+    at("AOTInductor compiles it")
     with inductor.recording(markers=not use_probes) as record:
         torch._inductor.aoti_compile_and_package(exported, package_path=path, inductor_configs=chosen)
     if inductor.name_kernels(inductor.generated_code(path), record.steps) != ([] if use_probes else list(range(len(record.steps)))):
@@ -289,19 +292,21 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
             raise ExportError(f'device="{device}": there is no GPU here; the compiler tries its kernels on one, if only on a small part of the model')
     else:
         device, placement = one_device(model), fake.weights_in_place
-    with new_folder(path, "program.residency") as folder:
+    with new_folder(path, "program.residency") as folder, Progress() as progress:
         result = payload.Program(f"torch {torch.__version__}", architecture(device), "weights.safetensors", budget)
         with torch.no_grad():
-            for name, (module, arguments) in chosen.items():
+            for number, (name, (module, arguments)) in enumerate(chosen.items(), 1):
+                at = lambda phase: progress.at(f"{name} ({number} of {len(chosen)}): {phase}")
                 original_names = _original_names(model, module)
                 with placement(module, device) as tensors:
                     method, its_returned, its_report = _export_method(
-                        name, module, arguments, original_names, tensors, catalog, folder, probes, settings or {}, device
+                        name, module, arguments, original_names, tensors, catalog, folder, probes, settings or {}, device, at
                     )
                 result.methods.append(method)
                 returned |= its_returned
                 report.methods.append(its_report)
 
+        progress.at("the weights are written")
         catalog.separate()
         settle(result, catalog, returned, pin, report, model)
         _write_weights(os.path.join(folder, result.weights_file), catalog)

@@ -110,6 +110,7 @@ struct LentPackage {
 /// whose symbols all see: then there is no such choice.
 class CallerStream {
 public:
+    /// Sets it.
     RESIDENCY_INLINE explicit CallerStream(void* stream) noexcept;
     CallerStream(const CallerStream&) = delete;
     CallerStream& operator=(const CallerStream&) = delete;

@@ -66,12 +66,12 @@ static_assert(std::is_trivially_copyable_v<SharedHeader> && sizeof(SharedHeader)
 }
 /// How to be rid of a file.
 [[nodiscard]] inline std::string remove_it(const std::string& path) {
-    using residency::detail::quoted;
     const std::size_t file = path.rfind('/') + 1;
     const std::string folder = path.substr(0, file - 1);
-    return "remove it by host::SharedHostBytes::remove(" +
-           quoted(path.substr(file + std::string_view{"residency-"}.size())) +
-           (folder == SharedOptions{}.folder ? "" : ", {.folder = " + quoted(folder) + "}") + ")";
+    std::string text = "remove it by host::SharedHostBytes::remove(" +
+                       residency::detail::quoted(path.substr(file + std::string_view{"residency-"}.size()));
+    if (folder != SharedOptions{}.folder) { text += ", {.folder = " + residency::detail::quoted(folder) + "}"; }
+    return text + ")";
 }
 
 /// The path of shared bytes. Errors: invalid_argument for a name that cannot be; io and unsupported for the folder.
