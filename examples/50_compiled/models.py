@@ -1,10 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
 """The models that proof.py and test_export.py export: a transformer with tied embeddings, views and a cache, a convolutional network,
-and a published sentence encoder. Each has `methods()`: example arguments by method, as export() takes them."""
+a text model with learned positions, a vision transformer, a U-Net, a recurrent network whose parameters lie in one tensor, and a published
+sentence encoder. Each has `methods()`: example arguments by method, as export() takes them."""
 
 import hashlib
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -123,6 +125,134 @@ class ConvNet(nn.Module):
         weight = self.classes.weight
         generator = torch.Generator().manual_seed(3)
         return {"classify": (torch.rand(self.shape, generator=generator).to(weight.device, weight.dtype),)}
+
+
+class Layer(nn.Module):
+    """One layer of a text or a vision transformer, with biases and one weight for query, key and value."""
+
+    def __init__(self, width, heads, is_causal):
+        super().__init__()
+        self.heads, self.is_causal = heads, is_causal
+        self.norm, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.together, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        query, key, value = (part.unflatten(-1, (self.heads, -1)).transpose(-3, -2) for part in self.together(self.norm(x)).chunk(3, -1))
+        y = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=self.is_causal)
+        x = x + self.out(y.transpose(-3, -2).flatten(-2))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class Text(nn.Module):
+    """A text model with learned positions and tied embeddings: tokens in, logits of the last one out. It has no cache."""
+
+    def __init__(self, width=1280, heads=20, words=50257, layers=12, positions=64):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(words, width), nn.Embedding(positions, width)
+        self.layers = nn.Sequential(*(Layer(width, heads, True) for _ in range(layers)))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, tokens):
+        places = torch.arange(tokens.shape[-1], device=tokens.device)
+        return self.norm(self.layers(self.tokens(tokens) + self.places(places))[:, -1]) @ self.tokens.weight.T
+
+    def methods(self):
+        count = self.places.num_embeddings
+        return {"next": (torch.arange(count, device=self.tokens.weight.device)[None] * 7 % self.tokens.num_embeddings,)}
+
+
+class Vision(nn.Module):
+    """A vision transformer: images to classes."""
+
+    def __init__(self, width=1024, heads=16, layers=16, pixels=224, patch=16, classes=1000, images=2):
+        super().__init__()
+        self.shape = (images, 3, pixels, pixels)
+        self.patches = nn.Conv2d(3, width, patch, stride=patch)
+        self.start = nn.Parameter(torch.randn(1, 1, width))
+        self.places = nn.Parameter(torch.randn(1, (pixels // patch) ** 2 + 1, width) / 50)
+        self.layers = nn.Sequential(*(Layer(width, heads, False) for _ in range(layers)))
+        self.norm, self.classes = nn.LayerNorm(width), nn.Linear(width, classes)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.start.expand(len(x), -1, -1), x], 1) + self.places
+        return self.classes(self.norm(self.layers(x)[:, 0]))
+
+    def methods(self):
+        weight = self.classes.weight
+        return {"classify": (torch.rand(self.shape, generator=torch.Generator().manual_seed(3)).to(weight.device, weight.dtype),)}
+
+
+class Convolutions(nn.Module):
+    """Two convolutions of a U-Net, each behind a norm."""
+
+    def __init__(self, before, width, groups):
+        super().__init__()
+        norm = lambda channels: nn.GroupNorm(groups, channels)
+        self.first = nn.Sequential(norm(before), nn.SiLU(), nn.Conv2d(before, width, 3, padding=1))
+        self.second = nn.Sequential(norm(width), nn.SiLU(), nn.Conv2d(width, width, 3, padding=1))
+        self.beside = nn.Conv2d(before, width, 1)
+
+    def forward(self, x):
+        return self.beside(x) + self.second(self.first(x))
+
+
+class UNet(nn.Module):
+    """Images to images, through smaller and wider ones and back; what each size had goes to the way back."""
+
+    def __init__(self, widths=(128, 256, 512, 1024), groups=32, pixels=64, images=4):
+        super().__init__()
+        self.shape = (images, 4, pixels, pixels)
+        self.begin, self.end = nn.Conv2d(4, widths[0], 3, padding=1), nn.Conv2d(widths[0], 4, 3, padding=1)
+        pairs = list(zip(widths, widths[1:]))
+        self.down = nn.ModuleList(Convolutions(a, a, groups) for a, _ in pairs)
+        self.smaller = nn.ModuleList(nn.Conv2d(a, b, 3, stride=2, padding=1) for a, b in pairs)
+        self.middle = nn.Sequential(*(Convolutions(widths[-1], widths[-1], groups) for _ in range(2)))
+        self.larger = nn.ModuleList(nn.Conv2d(b, a, 3, padding=1) for a, b in pairs)
+        self.up = nn.ModuleList(Convolutions(2 * a, a, groups) for a, _ in pairs)
+
+    def forward(self, images):
+        x, kept = self.begin(images), []
+        for down, smaller in zip(self.down, self.smaller):
+            kept.append(down(x))
+            x = smaller(kept[-1])
+        x = self.middle(x)
+        for up, larger in zip(reversed(self.up), reversed(self.larger)):
+            x = up(torch.cat([larger(nn.functional.interpolate(x, scale_factor=2.0)), kept.pop()], 1))
+        return self.end(x)
+
+    def methods(self):
+        weight = self.begin.weight
+        return {"denoise": (torch.rand(self.shape, generator=torch.Generator().manual_seed(5)).to(weight.device, weight.dtype),)}
+
+
+class Recurrent(nn.Module):
+    """A recurrent network (LSTM). All parameters are views of one flat tensor, as those of torch.nn.LSTM are on a GPU."""
+
+    def __init__(self, width=1536, layers=8, steps=4, sequences=8):
+        super().__init__()
+        self.shape = (steps, sequences, width)
+        sizes = [(4 * width, width), (4 * width, width), (4 * width,)]
+        flat = torch.randn(layers * sum(math.prod(size) for size in sizes)) / width**0.5
+        views = flat.split([math.prod(size) for _ in range(layers) for size in sizes])
+        self.parts = nn.ParameterList(view.view(sizes[number % len(sizes)]) for number, view in enumerate(views))
+
+    def forward(self, x):
+        for layer in range(0, len(self.parts), 3):
+            of_input, of_state, bias = self.parts[layer : layer + 3]
+            state, cell, outputs = torch.zeros_like(x[0]), torch.zeros_like(x[0]), []
+            for part in x @ of_input.T + bias:
+                into, forget, new, out = (part + state @ of_state.T).chunk(4, -1)
+                cell = torch.sigmoid(forget) * cell + torch.sigmoid(into) * torch.tanh(new)
+                state = torch.sigmoid(out) * torch.tanh(cell)
+                outputs.append(state)
+            x = torch.stack(outputs)
+        return x[-1]
+
+    def methods(self):
+        weight = self.parts[0]
+        return {"read": (torch.rand(self.shape, generator=torch.Generator().manual_seed(7)).to(weight.device, weight.dtype),)}
 
 
 class EncoderLayer(nn.Module):

@@ -1,7 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
 """The whole way, from PyTorch to a streamed pass: exports a transformer of 1 GB (bf16, tied embeddings, views, a cache that kernels write;
-prefill and decode), a convolutional network and a published sentence encoder, and runs each with the program `compiled` at 100, 75, 50
+prefill and decode), a convolutional network, a text model with learned positions, a vision transformer, a U-Net, a recurrent network whose
+parameters lie in one tensor, and a published sentence encoder, and runs each with the program `compiled` at 100, 75, 50
 and 25 % and at the floor, beside the same packages without the library. Bits have to be equal. `limited` is the transformer once more,
 exported from host memory while PyTorch may take three quarters of its bytes on the device: its weights have to equal those of the
 transformer, tensor by tensor. `probes` is the encoder with probes.
@@ -26,7 +27,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../benchmarks/peers")]
 
-MODELS = ("transformer", "limited", "convolutions", "encoder", "probes")
+MODELS = ("transformer", "limited", "convolutions", "text", "vision", "unet", "recurrent", "encoder", "probes")
 LIMIT = 0.75  # of the weights' bytes: what PyTorch may take on the device while `limited` is exported
 BUDGETS = ("100%", "75%", "50%", "25%", "0")
 
@@ -41,8 +42,17 @@ def make(name, device, encoder):
         model = models.Transformer(256, 4, 3000, 3, 64, torch.float32) if is_small else models.Transformer()
     elif name == "convolutions":
         model = models.ConvNet((32, 64, 128), 2, 10, 32, 2) if is_small else models.ConvNet().to(torch.bfloat16)
-    else:
+    elif name in ("encoder", "probes"):
         model = models.Encoder.load(encoder, torch.float32 if is_small else torch.bfloat16)
+    else:
+        made, small = {
+            "text": (models.Text, (256, 4, 3000, 3, 16)),
+            "vision": (models.Vision, (256, 4, 3, 64, 16, 10, 1)),
+            "unet": (models.UNet, ((32, 64, 256), 8, 16, 1)),
+            "recurrent": (models.Recurrent, (512, 2, 3, 2)),
+        }[name]
+        torch.set_default_dtype(torch.float32 if is_small else torch.bfloat16)  # Module.to() would copy each view by itself
+        model = made(*small) if is_small else made()
     return model.eval() if name == "limited" else models.moved(model.eval(), device)
 
 
