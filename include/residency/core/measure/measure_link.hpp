@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
 #include "residency/core/measure/mark.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
@@ -71,7 +70,7 @@ class LentMemory final : public MemorySource {
 public:
     explicit LentMemory(std::span<std::byte> memory) noexcept : memory_{memory} {}
     [[nodiscard]] Result<void*> allocate(std::uint64_t bytes) override {
-        RESIDENCY_ASSERT(bytes <= memory_.size(), "ask for no more than there is");
+        if (bytes > memory_.size()) { return Error{ErrorKind::out_of_memory, "less memory was lent"}; }
         return static_cast<void*>(memory_.data());
     }
     [[nodiscard]] Status deallocate(void*) override { return {}; }
