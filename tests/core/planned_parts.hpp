@@ -80,7 +80,8 @@ public:
     }
     residency::Status pause(std::span<const residency::StorageId>) override { return {}; }
     residency::Status sources_changed(std::span<const residency::StorageId>) override { return {}; }
-    residency::Result<std::optional<residency::plan::Link>> measure_links(Device&, std::uint64_t) override {
+    residency::Result<std::optional<residency::plan::Link>> measure_links(Device&, std::uint64_t,
+                                                                          residency::core::MemorySource&) override {
         return std::optional<residency::plan::Link>{};
     }
     [[nodiscard]] std::vector<residency::LinkUse> links() const override { return {}; }

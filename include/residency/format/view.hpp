@@ -22,7 +22,8 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 [[nodiscard]] RESIDENCY_INLINE Status append_view(ModelFile& model, ModelFile::WeightEntry weight);
 
 /// Weights of one storage that share no byte get storages of their own, without what none of them reads: parameters in one flat buffer,
-/// slices of a large tensor. Each keeps its place within a storage's alignment. The weights at the lowest offsets keep the storage;
+/// slices of a large tensor. Each keeps its place within a storage's
+/// alignment, as far as no byte is in two of them. The weights at the lowest offsets keep the storage;
 /// others get new ones at the end. Of the storages from `first_storage` on, which are not packed.
 RESIDENCY_INLINE void separate_storages(ModelFile& model, std::size_t first_storage);
 

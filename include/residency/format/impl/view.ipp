@@ -95,12 +95,16 @@ RESIDENCY_INLINE void separate_storages(ModelFile& model, std::size_t first_stor
     for (std::size_t i = 0; i < order.size();) {
         const std::uint32_t storage = model.weights[order[i]].storage;
         const ModelFile::StorageEntry whole = model.storages[storage];
+        std::uint64_t until = 0;  // of the weights so far
         for (bool is_first = true; i < order.size() && model.weights[order[i]].storage == storage; is_first = false) {
             // Weights that overlap, in a row.
             const std::uint64_t from = model.weights[order[i]].offset_bytes;
-            const std::uint64_t begin = from - from % Storage::default_alignment_bytes;
+            // At the same place within the largest alignment that leaves no byte to two storages.
+            std::uint64_t alignment = Storage::default_alignment_bytes;
+            while (from - from % alignment < until) { alignment /= 2; }
+            const std::uint64_t begin = from - from % alignment;
             const std::uint32_t own = is_first ? storage : static_cast<std::uint32_t>(model.storages.size());
-            std::uint64_t until = from;
+            until = from;
             do {
                 ModelFile::WeightEntry& weight = model.weights[order[i]];
                 until = (std::max)(until, weight.offset_bytes + weight.bytes);
