@@ -29,6 +29,8 @@ def main():
     other = os.path.join(folder, "x")
     with mock.patch.object(importlib.metadata, "version", lambda name: "1.4.1"):
         refused("ExecuTorch 1.4.1: this export reads the insides of its CUDA backend", model=model, path=other, methods=methods)
+    with mock.patch.object(torch, "__version__", "2.12.1"):
+        refused("written for 2.11; install torch==2.11.*", model=model, path=other, methods=methods)
     refused("name the folder", model=model, args=(torch.arange(4),))
     refused("give either", model=model, args=(torch.arange(4),), path=other, methods=methods)
 

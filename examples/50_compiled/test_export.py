@@ -5,6 +5,7 @@ FOLDER/elsewhere; checks what the export refuses, and what the proof compares. T
 tests/fixtures/make_program.py, of more bytes."""
 
 import functools
+import importlib
 import os
 import re
 import sys
@@ -35,6 +36,14 @@ class Doubled(torch.nn.Linear):
 
     def forward(self, x):
         return x @ (self.weight * 2)
+
+
+class OnStream(torch.nn.Linear):
+    """Puts a kernel on a stream of its own, as torch.cuda.stream does where the compiler follows it."""
+
+    def forward(self, x):
+        with torch.fx.traceback.annotate({"stream": 1}):
+            return super().forward(x)
 
 
 class Written(torch.nn.Module):
@@ -100,6 +109,18 @@ def check_progress():
     with Progress(lines.append) as progress:
         progress.at("nothing")
     assert "nothing" not in lines[-1]
+
+
+def check_gone():
+    """Where a name of the compiler is gone, the message is that of the version."""
+    with mock.patch.dict(sys.modules, {"torch._inductor.codegen.wrapper": None}), mock.patch.object(torch, "__version__", "2.99.1"):
+        for name in [name for name in sys.modules if name.startswith("residency_export")]:
+            del sys.modules[name]
+        try:
+            importlib.import_module("residency_export")
+            raise AssertionError("not refused: an import of what is gone")
+        except ImportError as error:
+            assert str(error).startswith("PyTorch 2.99.1: this export reads"), error
 
 
 def check_proof(folder):
@@ -175,13 +196,16 @@ def main():
 
     refused('no method reads a weight named "nothing"', model=model, path=os.path.join(folder, "x"), methods=methods, pin=["nothing"])
     # What stands in the way of an export.
-    with mock.patch.object(torch, "__version__", "2.12.1"):
-        refused("PyTorch 2.12.1: this export reads the compiler's insides", model=model, path=os.path.join(folder, "x"), methods=methods)
+    with mock.patch.object(torch, "__version__", "2.99.1"):
+        refused("PyTorch 2.99.1: this export reads the compiler's insides", model=model, path=os.path.join(folder, "x"), methods=methods)
+    check_gone()
     small = torch.nn.Linear(8, 8).eval()
     small.register_buffer("elsewhere", torch.ones(1, device="meta"))
     refused("the model lies on cpu, meta: move it to one device", model=small, args=(torch.ones(1, 8),), path=os.path.join(folder, "x"))
     folding = {"aot_inductor.use_runtime_constant_folding": True}
     refused("the compiler folded", model=Doubled(), args=(torch.ones(1, 8),), path=os.path.join(folder, "x"), settings=folding)
+    with torch.fx.traceback.preserve_node_meta():
+        refused("on streams of their own", model=OnStream(8, 8), args=(torch.ones(1, 8),), path=os.path.join(folder, "x"))
     # What kernels write gets no probe, and neither does a view of it.
     written = torch.export.export(Written(), (torch.ones(4),)).run_decompositions({})
     mutated = set(written.graph_signature.buffers_to_mutate.values())

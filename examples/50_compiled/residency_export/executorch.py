@@ -12,7 +12,7 @@ from unittest import mock
 
 import torch
 
-from . import inductor, program as payload
+from . import inductor, program as payload, versions
 from .catalog import Catalog, Storage, Weight
 from .export import (
     ExportError, MethodReport, Report, architecture, chosen_methods, new_folder, note_exported, one_device, refuse_exported, settle,
@@ -34,7 +34,7 @@ def version_refused():
             f"ExecuTorch {version}: this export reads the insides of its CUDA backend, which differ between versions, and is "
             "written for 1.5; install executorch==1.5.*"
         )
-    return inductor.version_refused()
+    return versions.version_refused(("2.11",))
 
 
 @dataclass

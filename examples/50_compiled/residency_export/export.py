@@ -13,6 +13,7 @@ import torch
 from . import fake, inductor, program as payload
 from .catalog import Catalog
 from .progress import Progress
+from .versions import version_refused
 
 
 class ExportError(Exception):
@@ -147,6 +148,8 @@ def _export_method(name, module, args, original_names, tensors, catalog, folder,
     exported = tensors.export(module, args)
     # Only after decompositions does the signature name every buffer that the graph mutates.
     exported = exported.run_decompositions({})
+    if any("stream" in node.meta.get("custom", {}) for node in exported.graph.nodes):
+        raise ExportError(f"{name}: kernels of it are on streams of their own, and a marker holds for one stream; leave them out")
     mutated = set(exported.graph_signature.buffers_to_mutate.values())
     package = f"{name}.pt2"
     path = os.path.join(folder, package)
@@ -280,7 +283,7 @@ def export(model, args=None, path=None, *, budget="", pin=(), methods=None, prob
     settings further settings of Inductor
 
     The model is left as it was. Everything that is mutated by kernels, returned, or pinned stays on the device."""
-    refused = inductor.version_refused()
+    refused = version_refused()
     if refused:
         raise ExportError(refused)
     chosen = chosen_methods(model, args, path, methods)

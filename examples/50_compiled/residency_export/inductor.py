@@ -258,14 +258,3 @@ def settings(probe_operator=None, device="cpu"):
             probe_operator: [f"AOTITorchError aoti_torch_{device}_residency_probe(AtenTensorHandle, int64_t, AtenTensorHandle*)"]
         }
     return chosen
-
-
-def version_refused():
-    """What is wrong with this PyTorch, or None."""
-    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    if version != (2, 11):
-        return (
-            f"PyTorch {torch.__version__}: this export reads the compiler's insides, which differ between versions, and is "
-            "written for 2.11; install torch==2.11.*"
-        )
-    return None
