@@ -96,4 +96,12 @@ messages=$(sed -nE '/^## When it refuses/,/^## Limits/s/^\| `([^`]+)` .*/\1/p' "
 while read -r message; do
     grep -rqF -e "$message" "$root/include/residency" "$source/residency_export" || { printf 'FAILED: nothing says "%s"\n' "$message"; failed=1; }
 done <<<"$messages"
+# What the export takes from PyTorch's insides stands in the page's list.
+insides=$(sed -nE 's/^from torch\.(_|fx)\S* import //p' "$source"/residency_export/*.py | tr -d , | tr ' ' '\n'
+    grep -ohE '\b(V|CppWrapperCpu|PythonWrapperCodegen|CudaBackend|CudaWeightCollector)\.\w+(\.\w+)?' "$source"/residency_export/*.py | tr . '\n')
+[[ $(wc -l <<<"$insides") -ge 40 ]] || { echo 'FAILED: the insides that the export takes were not found'; failed=1; }
+list=$(sed -n '/^## What the export reads of the compiler/,/^## Probes/p' "$root/docs/compiled.md")
+for inside in $(sort -u <<<"$insides"); do
+    grep -qE "\\b$inside\\b" <<<"$list" || { printf 'FAILED: docs/compiled.md does not list %s\n' "$inside"; failed=1; }
+done
 exit "$failed"
