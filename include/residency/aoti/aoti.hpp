@@ -288,8 +288,9 @@ public:
     /// wrong_state (a run is under way).
     [[nodiscard]] Status try_attach(std::string_view method, const LentPackage& lent);
     /// try_run for an attached method: `call()`, which returns a Status and does not throw, runs it once on the stream, as ExecuTorch's
-    /// Method::execute does: where ExecuTorch lets the caller choose (CallerStream), its delegates take this stream. Errors: wrong_state (nothing is attached), what `call` returns, those of passes; mismatch where markers
-    /// are not the program's, or none is called: a CUDA graph that the other runtime replays skips the library.
+    /// Method::execute does: where ExecuTorch lets the caller choose (CallerStream), its delegates take this stream. Errors: wrong_state
+    /// (nothing is attached), what `call` returns, those of passes; mismatch where markers are not the program's, or none is called: a CUDA
+    /// graph that the other runtime replays skips the library.
     template <class Call>
     [[nodiscard]] Status try_run_attached(std::string_view method, Stream stream, const Call& call,
                                           const RunOptions& options = {}) {

@@ -346,8 +346,7 @@ Status PackedDecider<D>::open(const DeciderContext<D>& context, const pool::Requ
     std::optional<plan::Link> measured;
     if (!config_.link) {
         auto link = context.link ? Result<plan::Link>{*context.link}
-                                 : core::try_measure_calls(*context.device, cap_bytes, *context.memory,
-                                                           core::CopiesOf<D>{*context.device});
+                                 : core::try_measure_link(*context.device, cap_bytes, *context.memory);
         if (!link) { return link.error(); }
         measured = *link;
     }

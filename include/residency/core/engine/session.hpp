@@ -894,7 +894,7 @@ Status Session<D>::learn(bool at_once) {
         }
     }
     profiler_.collect();
-    const bool has_lost_links = notice_lost_links();
+    const bool is_for_fewer_links = notice_lost_links();
     if (!shared_.decider->is_streaming()) { return {}; }
     // An order is adopted when no lease is open: leases belong to steps.
     std::optional<Schedule> order;
@@ -913,7 +913,7 @@ Status Session<D>::learn(bool at_once) {
         profiler_.restart();
         return {};
     }
-    if ((has_lost_links && settings_.learn) || shared_.decider->correct_link(shared_.log.link_rate())) {
+    if ((is_for_fewer_links && settings_.learn) || shared_.decider->correct_link(shared_.log.link_rate())) {
         if (auto adopted = adopt_learned(Schedule{schedule()}); !adopted) { return adopted.error(); }
     }
     auto timed = profiler_.propose(shared_.decider->planned_step_seconds(), at_once);

@@ -279,6 +279,12 @@ template <Device D, class Send>
     return link;
 }
 
+/// As try_measure_link(), in device memory from there.
+template <Device D>
+[[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes, MemorySource& memory) {
+    return try_measure_calls(device, device_bytes, memory, CopiesOf<D>{device});
+}
+
 }  // namespace core
 
 /// Blocks for 20 to 90 ms: the longer, the more others use the link. Measures rate and latency of copies to the device: the least time of
@@ -288,7 +294,7 @@ template <Device D, class Send>
 template <Device D>
 [[nodiscard]] Result<plan::Link> try_measure_link(D& device, std::uint64_t device_bytes = std::uint64_t{32} << 20) {
     core::DeviceMemory<D> memory{device};
-    return core::try_measure_calls(device, device_bytes, memory, core::CopiesOf<D>{device});
+    return core::try_measure_link(device, device_bytes, memory);
 }
 
 namespace core {
@@ -298,7 +304,7 @@ namespace core {
 template <PeerDevice D, class Transport>
 [[nodiscard]] Result<plan::Link> try_measure_links(D& device, std::uint64_t device_bytes, MemorySource& memory,
                                                    Transport& transport) {
-    auto best = try_measure_calls(device, device_bytes, memory, CopiesOf<D>{device});
+    auto best = core::try_measure_link(device, device_bytes, memory);
     if (!best) { return best; }
     const double own_rate = best->bytes_per_second, node_latency = best->node_latency_seconds;
     // Shorter calls take the own link alone: nothing could be measured, and neighbours are taken to be as fast.
@@ -308,11 +314,10 @@ template <PeerDevice D, class Transport>
     for (std::size_t i = 0; i < transport.neighbours(); ++i) {
         rates.push_back(0);
         if (!transport.uses(i)) { continue; }
-        D& neighbour = transport.neighbour(i);
         const std::span<std::byte> bounce = transport.bounce_memory(i);
         LentMemory lent{bounce};
-        auto own = try_measure_calls(neighbour, (std::min<std::uint64_t>)(device_bytes, bounce.size()), lent,
-                                     CopiesOf<D>{neighbour});
+        auto own = core::try_measure_link(transport.neighbour(i),
+                                          (std::min<std::uint64_t>)(device_bytes, bounce.size()), lent);
         rates.back() = own ? own->bytes_per_second : 0;
         transport.set_rate(i, rates.back(), own ? "it is not measured yet" : own.error().message());
     }

@@ -219,9 +219,8 @@ template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::open(const DeciderContext<D>& context, const pool::Requirements&, std::uint64_t cap_bytes) {
     context_ = context;
     if (!plan_factory_.knows_link()) {
-        auto link = context.link
-                        ? Result<plan::Link>{*context.link}
-                        : try_measure_calls(*context.device, cap_bytes, *context.memory, CopiesOf<D>{*context.device});
+        auto link = context.link ? Result<plan::Link>{*context.link}
+                                 : core::try_measure_link(*context.device, cap_bytes, *context.memory);
         if (!link) { return link.error(); }
         set_measured_link(*link);
     }
