@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -195,10 +196,9 @@ Outcome generate_in_graph(Backend& backend, const Mixture& model, const Sizes& s
             backend.launch("router", Route{state.x, lease.template get<Bf16>(here), lease.template get<Bf16>(next),
                                            state.scores, sizes.hidden});
             backend.launch("choose", Choose{state.scores, choices, state.shares});
-            const auto served = cache.serve(layer, {choices, chosen}, backend.stream());
-            if (guesses && layer + 1 < sizes.layers) {
-                cache.guess(layer + 1, {choices + chosen, chosen}, backend.stream());
-            }
+            std::optional<residency::routed::Guess> likely;
+            if (guesses && layer + 1 < sizes.layers) { likely = {layer + 1, {choices + chosen, chosen}}; }
+            const auto served = cache.serve(layer, {choices, chosen}, backend.stream(), likely);
             const ReadExperts read{{}, served.addresses, lease.template get<Bf16>(model.shared[layer])};
             backend.launch("expand",
                            Expand{state.x, read, state.shares, state.values, batch, sizes.hidden, sizes.inner});

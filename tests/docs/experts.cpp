@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -212,12 +213,13 @@ TEST_CASE("docs/experts.md: the router is on the device") {
         unwrap(gpu.begin_capture(stream));
         for (std::uint32_t layer = 0; layer < layers; ++layer) {
             router(layer, choices);
-            const auto served = cache.serve(layer, {choices, chosen}, stream);
+            std::optional<routed::Guess> next;
             if (layer + 1 < layers) {  // the next layer's router on this layer's input
                 std::int32_t* const likely = guesses + layer * chosen;
                 router(layer + 1, likely);
-                cache.guess(layer + 1, {likely, chosen}, stream);
+                next = {layer + 1, {likely, chosen}};
             }
+            const auto served = cache.serve(layer, {choices, chosen}, stream, next);
             products(served);  // kernels that read served.addresses[0 … chosen − 1]
         }
         cache.join(stream);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -180,12 +181,16 @@ struct Fixture {
     void run(Cache<P>& cache, bool guesses_too) {
         for (std::uint32_t layer = 0; layer < layers; ++layer) {
             route<<<1, 1024, 0, stream>>>(on_device, token, layer, count, routed);
-            const auto served = must(cache.try_serve(layer, {routed, count}, stream));
+            std::optional<residency::routed::Guess> next;
             if (guesses_too && layer + 1 < layers) {
                 std::int32_t* const likely = routed + (1 + layer) * count;
                 route<<<1, 1024, 0, stream>>>(guesses_on_device, token, layer + 1, count, likely);
-                must(cache.try_guess(layer + 1, {likely, count}, stream));
+                next = {layer + 1, {likely, count}};
             }
+            // Beside the call, or behind it.
+            const bool is_early = layer % 3 != 2;
+            const auto served = must(cache.try_serve(layer, {routed, count}, stream, is_early ? next : std::nullopt));
+            if (next && !is_early) { must(cache.try_guess(next->layer, next->choices, stream)); }
             check(served, layer);
         }
         if (guesses_too) { must(cache.try_join(stream)); }

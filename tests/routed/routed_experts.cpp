@@ -257,6 +257,44 @@ TEST_CASE("routed: right guesses become hits; what of a guess has not come is br
     }
 }
 
+TEST_CASE("routed: a guess that is given with a call is that which is made behind it") {
+    std::array<routed::Counters, 2> counters;
+    for (const bool is_beside : {false, true}) {
+        Fixture f{{12, 12, 12}};
+        const SimulatedServer<> server;
+        Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "30%", 3)};
+        std::mt19937 random{5};
+        for (int token = 0; token < 40; ++token) {
+            for (std::uint32_t layer = 0; layer < 3; ++layer) {
+                const auto chosen = choose_some(random, 12, 3), guessed = choose_some(random, 12, 3);
+                const std::uint32_t after = (layer + 1) % 3;
+                routed::Served served;
+                auto both = chosen;
+                both.insert(both.end(), guessed.begin(), guessed.end());
+                f.choose(both);
+                const routed::Choices choices{f.choices, 3}, likely{f.choices + 3, 3};
+                if (is_beside) {
+                    served = must(cache.try_serve(layer, choices, f.stream, routed::Guess{after, likely}));
+                } else {
+                    served = must(cache.try_serve(layer, choices, f.stream));
+                    must(cache.try_guess(after, likely, f.stream));
+                }
+                must(cache.try_join(f.stream));
+                f.read(layer, served, chosen);
+            }
+        }
+        counters[is_beside ? 1 : 0] = must(cache.try_statistics()).total;
+        CHECK(f.wrong == 0);
+        const auto refused = cache.try_serve(0, {f.choices, 3}, f.stream, routed::Guess{9, {f.choices, 3}});
+        REQUIRE_FALSE(refused);
+        CHECK(contains(refused.error().message(), "the guess beside layer 0"));
+    }
+    CHECK(counters[0].guesses > 0);
+    CHECK(counters[0].guesses == counters[1].guesses);
+    CHECK(counters[0].guess_hits == counters[1].guess_hits);
+    CHECK(counters[0].demand_bytes == counters[1].demand_bytes);
+}
+
 TEST_CASE("routed: guesses, right and wrong, change no byte that is read") {
     for (const char* const budget : {"0", "30%", "80%"}) {
         for (const std::uint32_t pieces : {UINT32_MAX, 5U, 0U}) {

@@ -198,6 +198,23 @@ __device__ inline void tell_guess(std::uint32_t* messages, bool brings) {
     }
 }
 
+/// A guess that is enqueued ahead of a call waits for its decision no longer than so: then it brings nothing.
+inline constexpr std::uint64_t longest_wait_ns = 100'000;
+[[nodiscard]] __device__ inline std::uint64_t now_ns() {
+    std::uint64_t now = 0;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+/// By one thread.
+__device__ inline void await_decision(State& state, std::uint32_t layer) {
+    const DeviceAtomic<std::uint32_t> served{state.layer}, gate{state.gate};
+    const std::uint64_t begin = now_ns();
+    while (served.load(cuda::memory_order_relaxed) != layer || gate.load(cuda::memory_order_relaxed) != 0) {
+        if (now_ns() - begin > longest_wait_ns) { return; }
+        __nanosleep(50);
+    }
+}
+
 /// Block 0 decides, and all blocks bring what it lists. The others wait for it. GPUs start block 0 no later than the others, and it waits for
 /// none of them.
 template <class P>
@@ -213,13 +230,17 @@ __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Cal
         const bool is_guessing =
             threadIdx.x == threads - 1 && gate.fetch_or(gate_closed, cuda::memory_order_acquire) != 0;
         Decision<P, BlockTeam> decision{team, scratch, tables, call, false};
+        if (threadIdx.x == 0) { state.filling = gridDim.x; }
         decision.read_choices();
         while (is_guessing && gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
         __syncthreads();
         decision.list();
         tell(state.listed, decision.fills());
         decision.finish();
-        if (threadIdx.x == 0) { count = decision.fills(); }
+        if (threadIdx.x == 0) {
+            count = decision.fills();
+            if (count == 0) { state.filling = 0; }
+        }
         __syncthreads();
         if (threadIdx.x == threads - 1) { gate.fetch_and(~gate_closed, cuda::memory_order_release); }
     } else {
@@ -230,9 +251,13 @@ __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Cal
     for (std::uint32_t item = blockIdx.x; bring_item<false>(tables, tables.fills, count, item, at, before);) {
         item += gridDim.x;
     }
+    if (count == 0) { return; }
+    __syncthreads();
+    if (threadIdx.x == 0) { DeviceAtomic<std::uint32_t>{state.filling}.fetch_sub(1, cuda::memory_order_relaxed); }
 }
 
-/// Block 0 decides, unless a call has begun; then all blocks bring what it lists, piece by piece, until they have all or a call begins: it
+/// Block 0 decides, unless a call has begun; one that is early waits for the decision of the call before, and brings nothing until that call
+/// has brought its own. Then all blocks bring what it lists, piece by piece, until they have all or a call begins: it
 /// waits for blocks that are counted in the gate.
 template <class P>
 __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call call) {
@@ -243,6 +268,7 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
     const DeviceAtomic<std::uint32_t> gate{state.gate};
     if (blockIdx.x == 0) {
         if (threadIdx.x == 0) {  // alone, or not at all
+            if (call.is_early) { await_decision(state, call.after); }
             std::uint32_t open = 0;
             count =
                 gate.compare_exchange_strong(open, gate_decides, cuda::memory_order_acquire, cuda::memory_order_relaxed)
@@ -278,6 +304,13 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
         }
         __syncthreads();
         if (count == 0) { return; }
+    }
+    if (call.is_early && count != 0 && threadIdx.x == 0) {
+        const DeviceAtomic<std::uint32_t> filling{state.filling};
+        while (filling.load(cuda::memory_order_relaxed) != 0 &&
+               (gate.load(cuda::memory_order_relaxed) & gate_closed) == 0) {
+            __nanosleep(50);
+        }
     }
     std::uint32_t at = 0, before = 0;
     for (;;) {
@@ -381,6 +414,7 @@ public:
                           call);
         });
     }
+    [[nodiscard]] bool waits_for_calls() const noexcept override { return true; }
     /// @}
 
 private:

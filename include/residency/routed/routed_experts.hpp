@@ -56,6 +56,8 @@ public:
     /// Enqueues what brings experts that are likely to be chosen, until the next serve() begins.
     [[nodiscard]] virtual Status guess(D& device, const Tables<P>& tables, const Call& call,
                                        typename D::Stream stream) const = 0;
+    /// Whether a guess may be enqueued beside the call that it follows (Call::is_early): it waits on the device for that call's decision.
+    [[nodiscard]] virtual bool waits_for_calls() const noexcept { return false; }
 };
 
 /// A router's choices in device memory: the numbers of experts within their layer, -1 for padding.
@@ -70,6 +72,12 @@ struct Choices {
     const void* choices;                ///< in device memory
     std::uint32_t count;                ///< how many
     ChoiceType type = ChoiceType::i32;  ///< of each
+};
+
+/// The experts of a layer that are likely to be chosen next.
+struct Guess {
+    std::uint32_t layer;  ///< of them
+    Choices choices;      ///< as of a call; they stay as they are until the call of that layer has run
 };
 
 /// Where kernels find the experts that were chosen: by choice, in device memory. Valid for what follows on the stream, until the next
@@ -149,8 +157,10 @@ public:
     ~RoutedExperts() = default;
 
     /// Enqueues what makes the chosen experts readable. Does not block. Errors: invalid_argument: there is no such layer, more choices
-    /// than Options::choices, or an earlier call had a choice that its layer has not; the device's own.
-    [[nodiscard]] Result<Served> try_serve(std::uint32_t layer, const Choices& choices, Stream stream);
+    /// than Options::choices, or an earlier call had a choice that its layer has not; the device's own. `next`: a guess that is known already,
+    /// as by try_guess() behind it, but decided while this call brings what it lacks.
+    [[nodiscard]] Result<Served> try_serve(std::uint32_t layer, const Choices& choices, Stream stream,
+                                           const std::optional<Guess>& next = std::nullopt);
     /// Says which experts of a layer are likely to be chosen next. They are brought beside what follows on the stream, and no longer than
     /// until the next call of try_serve(). The choices stay as they are until that call has run: give each layer memory of its own. Does not block. After the last one of a capture comes try_join(). Errors: as try_serve().
     [[nodiscard]] Status try_guess(std::uint32_t layer, const Choices& choices, Stream stream);
@@ -189,8 +199,9 @@ public:
 #if RESIDENCY_EXCEPTIONS
     /// As the functions above, but throw Exception.
     /// @{
-    [[nodiscard]] Served serve(std::uint32_t layer, const Choices& choices, Stream stream) {
-        return unwrap(try_serve(layer, choices, stream));
+    [[nodiscard]] Served serve(std::uint32_t layer, const Choices& choices, Stream stream,
+                               const std::optional<Guess>& next = std::nullopt) {
+        return unwrap(try_serve(layer, choices, stream, next));
     }
     void guess(std::uint32_t layer, const Choices& choices, Stream stream) {
         unwrap(try_guess(layer, choices, stream));
@@ -217,6 +228,8 @@ private:
     };
     explicit RoutedExperts(std::unique_ptr<State, End> state) noexcept : state_{std::move(state)} {}
     [[nodiscard]] Result<Call> check(std::uint32_t layer, const Choices& choices);
+    /// Enqueues a guess beside what follows on the stream.
+    [[nodiscard]] Status fork(const Call& call, Stream stream);
     [[nodiscard]] State& state() const noexcept {
         RESIDENCY_ASSERT(state_ != nullptr, "this RoutedExperts was moved from: use the one that it was moved to");
         return *state_;
@@ -706,31 +719,48 @@ Result<Call> RoutedExperts<D, P>::check(std::uint32_t layer, const Choices& choi
 }
 
 template <VirtualMemoryDevice D, Policy P>
-Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices& choices, Stream stream) {
+Result<Served> RoutedExperts<D, P>::try_serve(std::uint32_t layer, const Choices& choices, Stream stream,
+                                              const std::optional<Guess>& next) {
     State& state = this->state();
     auto call = check(layer, choices);
     if (!call) { return call.error(); }
+    std::optional<Call> guess;
+    if (next) {
+        auto checked = check(next->layer, next->choices);
+        if (!checked) { return checked.error().in("the guess beside layer " + std::to_string(layer)); }
+        guess = *checked;
+        guess->after = layer;
+        // Of one layer alone, nothing tells a call from the one before.
+        guess->is_early = state.options.server->waits_for_calls() && state.tables.layers > 1;
+    }
     Status done = state.unpack_served(stream);  // of a call whose own could not be enqueued
+    if (done && guess && guess->is_early) { done = fork(*guess, stream); }
     if (done) { done = state.options.server->serve(*state.device, state.tables, *call, stream); }
     if (done) {
         state.last_layer = layer;
         state.owes_unpacking = state.has_packed();
         done = state.unpack_served(stream);
     }
+    if (done && guess && !guess->is_early) { done = fork(*guess, stream); }
     if (!done) { return done.error().in("serve() of layer " + std::to_string(layer) + " and its choices"); }
     return Served{call->addresses, call->slots, state.tables.pool, state.tables.slot_bytes};
 }
 
 template <VirtualMemoryDevice D, Policy P>
-Status RoutedExperts<D, P>::try_guess(std::uint32_t layer, const Choices& choices, Stream stream) {
+Status RoutedExperts<D, P>::fork(const Call& call, Stream stream) {
     State& state = this->state();
-    auto call = check(layer, choices);
-    if (!call) { return call.error(); }
     if (Status recorded = state.device->record(state.fork, stream); !recorded) { return recorded; }
     if (Status waited = state.device->wait(state.side, state.fork); !waited) { return waited; }
     state.is_side_used = true;
-    call->after = state.last_layer;
-    return state.options.server->guess(*state.device, state.tables, *call, state.side);
+    return state.options.server->guess(*state.device, state.tables, call, state.side);
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::try_guess(std::uint32_t layer, const Choices& choices, Stream stream) {
+    auto call = check(layer, choices);
+    if (!call) { return call.error(); }
+    call->after = state().last_layer;
+    return fork(*call, stream);
 }
 
 template <VirtualMemoryDevice D, Policy P>

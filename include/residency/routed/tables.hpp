@@ -93,6 +93,7 @@ struct State {
     std::uint32_t fills = 0;        ///< of the call that runs
     std::uint32_t gate = 0;         ///< blocks that bring a guess; and the bits below
     std::uint32_t guess_fills = 0;  ///< of the last guess
+    std::uint32_t filling = 0;      ///< blocks that bring what the last call lists
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
     std::uint32_t guess_score = whole_guess_score;  ///< how many of the experts that guesses list are chosen, of late
     /// By block of a call: 1 and the number of fills, once they are listed; the block takes it.
@@ -153,6 +154,7 @@ struct Call {
     const std::byte** addresses = nullptr;  ///< out, by choice: where kernels read the expert; null for padding
     std::int32_t* slots = nullptr;          ///< out, by choice: its slot; -1: padding, or it is read in host memory
     std::uint32_t after = none;             ///< of a guess: the layer that was served before it; later it is too late
+    bool is_early = false;                  ///< of a guess: that layer is served beside it
 };
 
 /// The i-th choice of a call.
