@@ -130,6 +130,7 @@ TEST_CASE("share: the first process reads the weights, the next ones read no fil
     {
         const auto shared = host::share(gpu, model.catalog, "model", {.folder = memory.folder(), .verify = true});
         CHECK(shared.reason.empty());
+        CHECK(shared.memory_node == detail::memory_node_at(shared.catalog.host_bytes(StorageId{0})));
         CHECK(shared.state.users == std::vector<std::int64_t>{::getpid()});
         CHECK(std::get<HostSource>(shared.catalog.storage(StorageId{0}).source).host->kind() == HostMemory::pinned);
         CHECK(SharedHostBytes::remove("model", options));
