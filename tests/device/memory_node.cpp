@@ -33,6 +33,7 @@ bool takes_wishes() {
     void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(page != MAP_FAILED);
     const bool taken = detail::prefer_memory_node(page, 4096, 0);
+    CHECK(detail::memory_node_at(page) == (taken ? std::optional{0U} : std::nullopt));
     munmap(page, 4096);
     return taken;
 }

@@ -17,6 +17,7 @@
 using namespace residency;
 
 TEST_CASE("docs/integrate.md: several processes share the weights") {
+    if (support::lacks_shared_memory()) { return; }
     docs::Model model;
     auto& gpu = model.gpu;
     const support::MemoryFolder memory;

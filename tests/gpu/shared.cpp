@@ -21,6 +21,7 @@ using gpu::must_cuda;
 using residency::CudaDevice;
 
 TEST_CASE("bytes that the first process made are pinned by every process, and come to the device as they are") {
+    if (support::lacks_shared_memory()) { return; }
     CudaDevice device{0};
     constexpr std::uint32_t layers = 6;
     constexpr std::uint64_t layer_bytes = 4 * gpu::MiB + 512;

@@ -106,6 +106,8 @@ bool passes_read_it(SimulatedDevice& gpu, const Model& model, const Catalog& cat
 
 }  // namespace
 
+TEST_SUITE_BEGIN("shared host bytes" * doctest::skip(support::lacks_shared_memory()));
+
 TEST_CASE("share: the first process reads the weights, the next ones read no file, and passes run from them") {
     const MemoryFolder memory;
     const Model model;
@@ -128,6 +130,7 @@ TEST_CASE("share: the first process reads the weights, the next ones read no fil
     {
         const auto shared = host::share(gpu, model.catalog, "model", {.folder = memory.folder(), .verify = true});
         CHECK(shared.reason.empty());
+        CHECK(shared.memory_node == detail::memory_node_at(shared.catalog.host_bytes(StorageId{0})));
         CHECK(shared.state.users == std::vector<std::int64_t>{::getpid()});
         CHECK(std::get<HostSource>(shared.catalog.storage(StorageId{0}).source).host->kind() == HostMemory::pinned);
         CHECK(SharedHostBytes::remove("model", options));
@@ -224,5 +227,7 @@ TEST_CASE("share: memory that cannot be pinned is pageable, or an error where pi
     options.tier = host::Tier::file;
     CHECK(host::try_share(gpu, model.catalog, "model", options).error().kind() == ErrorKind::invalid_argument);
 }
+
+TEST_SUITE_END();
 
 }  // namespace share_test

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Processes that share host bytes. Children are forked; pipes order what they do.
+// Processes that share host bytes. Children are forked; sockets order what they do.
 #include "residency/host/shared_bytes.hpp"
 
 #include <doctest/doctest.h>
@@ -74,6 +74,8 @@ void overwrite(const MemoryFolder& folder, std::uint64_t at, std::string_view by
 constexpr std::uint64_t bytes_at = std::uint64_t{2} << 20;  // where they begin in the file
 
 }  // namespace
+
+TEST_SUITE_BEGIN("shared host bytes" * doctest::skip(support::lacks_shared_memory()));
 
 TEST_CASE("shared bytes: the first process writes them, others map the same, and they outlive all of them") {
     const MemoryFolder folder;
@@ -430,5 +432,7 @@ TEST_CASE("shared bytes: a CUDA device pins mappings of any file system in memor
     CHECK_FALSE(detail::is_path_in_memory("/proc/self/exe"));
     CHECK_FALSE(detail::is_path_in_memory("/no folder/model.safetensors (deleted)"));
 }
+
+TEST_SUITE_END();
 
 }  // namespace shared_bytes_test

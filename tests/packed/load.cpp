@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -231,6 +232,23 @@ TEST_CASE("a packed file is loaded packed, and streamed to the same bytes") {
         must(device.destroy_stream(stream));
     }
     CHECK(device.leaks().empty());
+}
+
+TEST_CASE("a packed file for which the limits leave no room is refused before anything is read") {
+    const test::TemporaryFolder folder;
+    const auto file = must(format::try_read_model(write_packed(folder, tensors())));
+    const residency::Catalog catalog = must(file.try_catalog());
+    residency::SimulatedDevice device;
+    residency::packed::LoadOptions options;
+    options.limits = residency::host::MemoryLimits{1000, 500, 100, "/some/group", std::nullopt};
+    const auto refused = residency::packed::try_load(device, catalog, options);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().kind() == ErrorKind::out_of_memory);
+    CHECK(refused.error().message().find("/some/group has used 100 bytes of its limit of 500") != std::string::npos);
+    CHECK(device.statistics().of(residency::simulation::CallKind::pin) == 0);
+    options.limits->group_limit_bytes.reset();
+    options.limits->available_bytes = std::uint64_t{1} << 30;
+    must(residency::packed::try_load(device, catalog, options));
 }
 
 TEST_CASE("a packed file that was changed is refused, with the place") {

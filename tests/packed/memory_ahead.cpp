@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -82,6 +83,15 @@ TEST_CASE("memory ahead: a range that the system does not give is an error of th
     const auto refused = ahead.take(4096);
     REQUIRE(!refused);
     CHECK(refused.error().kind() == residency::ErrorKind::out_of_memory);
+}
+
+TEST_CASE("memory ahead: more than a limit of the process leaves is refused before a page of it is taken") {
+    MemoryAhead ahead;
+    must(ahead.start({std::uint64_t{1} << 45, std::uint64_t{1} << 45}, 1e-9, 1));
+    const auto refused = ahead.take(std::uint64_t{1} << 44);
+    REQUIRE(!refused);
+    CHECK(refused.error().kind() == residency::ErrorKind::out_of_memory);
+    CHECK(refused.error().message().find("RLIMIT_MEMLOCK") != std::string::npos);
 }
 
 TEST_CASE("a region that is cut gives back what lies behind, and stays apart from others") {

@@ -5,18 +5,39 @@
 // For tests of several processes.
 
 #include <doctest/doctest.h>
+#include <sys/socket.h>
+#include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <system_error>
 #include <utility>
 
+#include "residency/device/cuda_host_memory.hpp"
+
 namespace support {
+
+/// Whether tests of shared host bytes have to be left out, since /dev/shm is no file system in memory with room for them; says so then.
+inline bool lacks_shared_memory() {
+    constexpr std::uint64_t needed = std::uint64_t{32} << 20;
+    struct statfs system = {};
+    const char* missing = nullptr;
+    if (::statfs("/dev/shm", &system) != 0 || system.f_type != residency::detail::memory_file_system) {
+        missing = "/dev/shm is no file system in memory: mount a tmpfs there";
+    } else if (struct statvfs room = {}; ::statvfs("/dev/shm", &room) == 0 && room.f_blocks != 0 &&
+                                         std::uint64_t{room.f_bavail} * std::uint64_t{room.f_frsize} < needed) {
+        missing = "/dev/shm has less than 32 MiB left: mount it with a larger size=";
+    }
+    if (missing != nullptr) { std::printf("SKIPPED: tests of shared host bytes: %s\n", missing); }
+    return missing != nullptr;
+}
 
 /// A fresh folder of a file system in memory, removed at the end.
 class MemoryFolder {
@@ -40,13 +61,13 @@ private:
     std::string folder_;
 };
 
-/// One end of a line between two processes: hear() returns when the other has said.
+/// One end of a line between two processes: hear() returns when the other has said, or has ended.
 struct Line {
-    int in = -1, out = -1;
-    void say() const { static_cast<void>(::write(out, "!", 1) == 1); }
+    int end = -1;
+    void say() const { static_cast<void>(::send(end, "!", 1, MSG_NOSIGNAL) == 1); }
     void hear() const {
         char letter = 0;
-        static_cast<void>(::read(in, &letter, 1) == 1);
+        static_cast<void>(::read(end, &letter, 1) == 1);
     }
 };
 
@@ -55,25 +76,23 @@ class Process {
 public:
     template <class Body>
     explicit Process(Body body) {
-        int down[2], up[2];
-        REQUIRE(::pipe(down) == 0);
-        REQUIRE(::pipe(up) == 0);
+        int ends[2];
+        REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
         child_ = ::fork();
         REQUIRE(child_ >= 0);
-        const Line theirs{down[0], up[1]};
-        line_ = {up[0], down[1]};
+        line_ = {ends[0]};
         if (child_ == 0) {
-            ::close(line_.in), ::close(line_.out);
-            ::_exit(body(theirs) ? 0 : 1);
+            ::close(ends[0]);
+            ::_exit(body(Line{ends[1]}) ? 0 : 1);
         }
-        ::close(theirs.in), ::close(theirs.out);
+        ::close(ends[1]);
     }
     Process(Process&& other) noexcept : child_{std::exchange(other.child_, -1)}, line_{other.line_} {}
     Process& operator=(Process&&) = delete;
     ~Process() {
         if (child_ < 0) { return; }
         if (!is_over_) { kill(); }
-        ::close(line_.in), ::close(line_.out);
+        ::close(line_.end);
     }
 
     [[nodiscard]] std::int64_t id() const noexcept { return child_; }

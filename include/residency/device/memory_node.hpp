@@ -41,6 +41,15 @@ inline bool prefer_memory_node(void* at, std::uint64_t bytes, unsigned node) noe
     return syscall(SYS_mbind, at, bytes, MPOL_PREFERRED, nodes, most_memory_nodes + 1UL, 0U) == 0;
 }
 
+/// The node on which the page of a byte lies; a page that is missing is made. None: the system does not say, or refuses. Precondition:
+/// the byte can be read.
+[[nodiscard]] inline std::optional<unsigned> memory_node_at(const void* at) noexcept {
+    int node = -1;
+    const auto flags = static_cast<unsigned long>(MPOL_F_NODE | MPOL_F_ADDR);
+    if (syscall(SYS_get_mempolicy, &node, nullptr, 0UL, at, flags) != 0 || node < 0) { return std::nullopt; }
+    return static_cast<unsigned>(node);
+}
+
 /// The node that a device is attached to. None: it does not say.
 template <class D>
 [[nodiscard]] std::optional<unsigned> memory_node_of(const D& device) {

@@ -18,11 +18,12 @@
 
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/memory_limits.hpp"
 #include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
-#include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
 #include "residency/host/thread_group.hpp"
+#include "residency/host/tier.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"

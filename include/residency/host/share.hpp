@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,10 +14,11 @@
 
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/memory_limits.hpp"
 #include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
-#include "residency/host/memory_limits.hpp"
 #include "residency/host/shared_bytes.hpp"
+#include "residency/host/tier.hpp"
 #include "residency/model/catalog.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
@@ -27,7 +29,9 @@ struct Shared {
     Tier tier = Tier::pinned;  ///< pinned or pageable
     std::string reason;        ///< why it is not pinned where the options leave that open; empty where it is
     bool is_maker = false;     ///< this process read the weights from their sources
-    SharedState state;         ///< who else uses them
+    /// The node of memory on which they begin, wherever the process that read them asked for it. None: the system does not say.
+    std::optional<unsigned> memory_node;
+    SharedState state;  ///< who else uses them
 };
 
 namespace detail {
@@ -74,12 +78,13 @@ template <Device D>
     shared.tier = Tier::pageable;
     shared.is_maker = bytes->is_maker();
     shared.state = bytes->state();
+    shared.memory_node = residency::detail::memory_node_at(bytes->bytes()->data());
     if (options.tier != Tier::pageable) {
         if (Status pinned = bytes->try_pin(device); pinned) {
             shared.tier = Tier::pinned;
         } else {
             const MemoryLimits limits = options.limits ? *options.limits : read_memory_limits();
-            shared.reason = "the memory cannot be pinned: " + pinned.error().message() + "; " + limits.text();
+            shared.reason = limits.not_pinned(pinned.error());
             if (options.tier == Tier::pinned) {
                 return Error{ErrorKind::out_of_memory, shared.reason, DeviceFailure{0, "pin", layout.contents.bytes}};
             }

@@ -18,9 +18,10 @@
 
 #include "residency/config.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/memory_limits.hpp"
 #include "residency/error.hpp"
-#include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
+#include "residency/host/tier.hpp"
 #include "residency/model/host_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {

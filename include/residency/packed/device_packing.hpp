@@ -19,6 +19,7 @@
 #include "residency/codec/packed_part.hpp"
 #include "residency/codec/task.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/catalog_builder.hpp"
@@ -201,7 +202,9 @@ private:
         config.threads = threads;
         config.ring_bytes = std::clamp<std::uint64_t>(staged_bytes, config.slot_bytes, config.ring_bytes);
         const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
-        if (Status started = room_.start(raw_bytes, usual_share, std::clamp(machine / 2, 1U, 8U)); !started) {
+        if (Status started = room_.start(raw_bytes, usual_share, std::clamp(machine / 2, 1U, 8U),
+                                         residency::detail::memory_node_of(device_));
+            !started) {
             return started;
         }
         transport_ = transport::Staged<D>{config};

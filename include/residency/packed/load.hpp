@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/device/device.hpp"
+#include "residency/device/memory_limits.hpp"
 #include "residency/device/memory_node.hpp"
 #include "residency/error.hpp"
 #include "residency/host/region.hpp"
@@ -42,6 +44,7 @@ struct LoadOptions {
     /// Memory is filled and pinned in blocks of this size, or larger ones for a wide weight. A full block is pinned while the next one is
     /// filled.
     std::uint64_t block_bytes = std::uint64_t{256} << 20;
+    std::optional<host::MemoryLimits> limits{};  ///< none: those of this process
 };
 
 namespace detail {
@@ -262,6 +265,9 @@ template <Device D>
     detail::LoadLayout layout{catalog};
     if (Status placed = layout.place_storages(options.block_bytes, model); !placed) { return placed.error(); }
     if (layout.blocks().empty()) { return model; }
+    const std::uint64_t needed = std::accumulate(layout.blocks().begin(), layout.blocks().end(), std::uint64_t{0});
+    const host::MemoryLimits limits = options.limits ? *options.limits : host::read_memory_limits();
+    if (Status room = limits.check_room(needed, "the packed weights"); !room) { return room.error(); }
     const unsigned threads =
         options.threads > 0 ? options.threads : (std::min)(8U, (std::max)(1U, std::thread::hardware_concurrency()));
     const auto memory = detail::read_and_pin(device, layout, threads);

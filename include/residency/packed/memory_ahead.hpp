@@ -8,9 +8,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "residency/device/memory_limits.hpp"
 #include "residency/error.hpp"
 #include "residency/host/region.hpp"
 #include "residency/host/thread_group.hpp"
@@ -33,18 +35,22 @@ public:
         threads_.join();
     }
 
-    /// `most_bytes`: that each range can have. `share`: of it that the first one will probably have, up to 1. Error out_of_memory: no thread.
-    [[nodiscard]] Status start(const std::vector<std::uint64_t>& most_bytes, double share, unsigned threads) {
+    /// `most_bytes`: that each range can have. `share`: of it that the first one will probably have, up to 1. `node`: where pages are asked
+    /// for. Error out_of_memory: no thread.
+    [[nodiscard]] Status start(const std::vector<std::uint64_t>& most_bytes, double share, unsigned threads,
+                               std::optional<unsigned> node = std::nullopt) {
         ranges_.reserve(most_bytes.size());
         for (const std::uint64_t bytes : most_bytes) { ranges_.push_back({bytes, {}, 0, 0}); }
         share_ = share;
+        node_ = node;
         return threads_.try_start_some(threads, [this] { work(); });
     }
-    /// The next range: its first `bytes` bytes, up to the most it was made for, with all pages there. Blocks. Error out_of_memory.
+    /// The next range: its first `bytes` bytes, up to the most it was made for, with all pages there. Blocks. Error out_of_memory, also
+    /// where a limit of the process leaves no room for it.
     [[nodiscard]] Result<std::shared_ptr<host::Region>> take(std::uint64_t bytes) {
         std::unique_lock lock{mutex_};
         Range& range = ranges_[taken_];
-        if (Status mapped = map(range); !mapped) { return mapped.error(); }
+        if (Status mapped = map(range, bytes); !mapped) { return mapped.error(); }
         while (range.given_out < bytes) { touch_piece(range, bytes, lock); }
         ++taken_;
         next_ = (std::max)(next_, taken_);
@@ -66,9 +72,11 @@ private:
         unsigned under_way = 0;                  // pieces that a thread touches
     };
 
-    [[nodiscard]] static Status map(Range& range) {
+    /// For a range that will probably have so many bytes.
+    [[nodiscard]] Status map(Range& range, std::uint64_t bytes) const {
         if (range.region != nullptr) { return {}; }
-        auto region = host::Region::try_map(range.most_bytes, true);
+        if (Status room = host::read_memory_limits().check_room(bytes, "packed weights"); !room) { return room; }
+        auto region = host::Region::try_map(range.most_bytes, true, node_);
         if (!region) { return region.error(); }
         range.region = std::move(*region);
         return {};
@@ -102,7 +110,7 @@ private:
             changed_.wait(lock, [&] { return ends_ || find_range(); });
             if (ends_) { return; }
             Range& range = ranges_[next_];
-            if (!map(range)) { return; }  // take() will say why
+            if (!map(range, probable_bytes(range))) { return; }  // take() will say why
             touch_piece(range, probable_bytes(range), lock);
         }
     }
@@ -113,6 +121,7 @@ private:
     std::size_t taken_ = 0;  // ranges
     std::size_t next_ = 0;   // the first range that may have to be touched
     double share_ = 1;       // of the most bytes that a range probably has
+    std::optional<unsigned> node_;
     bool ends_ = false;
     host::ThreadGroup threads_;
 };

@@ -13,9 +13,10 @@
 #include <span>
 #include <vector>
 
+#include "residency/device/memory_limits.hpp"
 #include "residency/error.hpp"
 #include "residency/host/loading.hpp"
-#include "residency/host/memory_limits.hpp"
+#include "residency/host/tier.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"

@@ -15,6 +15,7 @@
 #include "residency/device/cuda.hpp"
 #include "residency/device/cuda_host_memory.hpp"
 #include "residency/device/cuda_state.hpp"
+#include "residency/device/memory_limits.hpp"
 #include "residency/model/number.hpp"
 
 // CudaDevice: device memory, pools, host memory.
@@ -114,6 +115,10 @@ RESIDENCY_INLINE Status CudaDevice::trim(Pool pool) {
 
 RESIDENCY_INLINE Result<void*> CudaDevice::allocate_host_with(std::uint64_t bytes, HostFill* write, void* context) {
     if (bytes == 0) { return Error{ErrorKind::invalid_argument, "allocate_host: ask for at least one byte"}; }
+    if (bytes >= detail::huge_page_bytes) {  // beyond a limit of its control group the system would end the process
+        Status room = host::read_memory_limits().check_room(bytes, "pinned memory");
+        if (!room) { return room.error(); }
+    }
     struct Unmap {
         std::uint64_t bytes;
         void operator()(void* at) const noexcept { detail::unmap_host(at, bytes); }

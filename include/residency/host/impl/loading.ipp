@@ -18,11 +18,12 @@
 #include <vector>
 
 #include "residency/config.hpp"
+#include "residency/device/memory_limits.hpp"
 #include "residency/error.hpp"
 #include "residency/host/loading.hpp"
-#include "residency/host/memory_limits.hpp"
 #include "residency/host/region.hpp"
 #include "residency/host/thread_group.hpp"
+#include "residency/host/tier.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
@@ -221,8 +222,7 @@ RESIDENCY_INLINE Status Loading::choose(std::uint64_t needed) {
     }
     if (report_.tier == Tier::file || needed <= room) { return {}; }
     if (options_.tier != Tier::automatic) {
-        return Error{ErrorKind::out_of_memory, "the host has no room for the weights: " + numbers,
-                     DeviceFailure{0, "load", needed}};
+        return report_.limits.check_room(needed, "the weights", ", or ask for Tier::automatic or Tier::file");
     }
     report_.tier = Tier::file;
     report_.reason = "the weights do not fit into host memory: " + numbers;
@@ -364,7 +364,7 @@ RESIDENCY_INLINE void Loading::pin(Block& block) {
     }
     if (report_.tier != Tier::pinned) { return; }
     report_.tier = Tier::pageable;
-    report_.reason = "the memory cannot be pinned: " + pinned.error().message() + "; " + report_.limits.text();
+    report_.reason = report_.limits.not_pinned(pinned.error());
     if (options_.tier == Tier::pinned && !error_) {
         error_ = Error{ErrorKind::out_of_memory, report_.reason, DeviceFailure{0, "pin", block.bytes}};
         failed_.store(true, std::memory_order_relaxed);

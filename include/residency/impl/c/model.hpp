@@ -11,7 +11,7 @@
 #include "residency/budget/budget.hpp"
 #include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
-#include "residency/host/memory_limits.hpp"
+#include "residency/host/tier.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <variant>
 
-#include "residency/host/memory_limits.hpp"
+#include "residency/device/memory_limits.hpp"
 #include "residency/transport/transport_policy.hpp"
 #include "residency/transport/weight_sources.hpp"
 

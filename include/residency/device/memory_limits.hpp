@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// Where host bytes lie, and how much memory the process may take.
+// How much host memory the process may take.
 
 #include <algorithm>
 #include <cstdint>
@@ -11,26 +11,9 @@
 #include <string_view>
 
 #include "residency/config.hpp"
+#include "residency/error.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
-
-/// Where the bytes of a model are before they are copied to the device.
-enum class Tier : std::uint8_t {
-    automatic,  ///< the first of the others that the machine has room for
-    pinned,     ///< in page-locked memory, which the device copies by itself
-    pageable,   ///< in ordinary memory, which goes through a pinned ring
-    file,       ///< on disk: direct reads into the pinned ring
-};
-
-[[nodiscard]] constexpr const char* name(Tier tier) noexcept {
-    switch (tier) {
-        case Tier::automatic: return "automatic";
-        case Tier::pinned: return "pinned";
-        case Tier::pageable: return "pageable";
-        case Tier::file: return "file";
-    }
-    return "?";
-}
 
 /// How much host memory this process may take and lock.
 struct MemoryLimits {
@@ -48,6 +31,11 @@ struct MemoryLimits {
     }
     /// All of them in one line.
     [[nodiscard]] std::string text() const;
+    /// Error out_of_memory: there is no room for so many bytes. It says for what, which limit binds, and what to do; `otherwise`: besides
+    /// raising the limit, such as ", or load less".
+    [[nodiscard]] Status check_room(std::uint64_t bytes, std::string_view what, std::string_view otherwise = {}) const;
+    /// That a device does not pin memory, with its reason, these limits and what to do.
+    [[nodiscard]] std::string not_pinned(const Error& error) const;
 };
 
 namespace detail {
@@ -66,5 +54,5 @@ namespace detail {
 }}}  // namespace residency::RESIDENCY_ABI::host
 
 #if RESIDENCY_HEADER_ONLY
-#include "residency/host/impl/memory_limits.ipp"
+#include "residency/device/impl/memory_limits.ipp"
 #endif

@@ -14,7 +14,8 @@
 #include <system_error>
 
 #include "residency/config.hpp"
-#include "residency/host/memory_limits.hpp"
+#include "residency/device/memory_limits.hpp"
+#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
@@ -89,6 +90,24 @@ RESIDENCY_INLINE std::string MemoryLimits::text() const {
                " of its limit of " + residency::detail::in_bytes(*group_limit_bytes);
     }
     return out + ", RLIMIT_MEMLOCK is " + (locked_bytes ? residency::detail::in_bytes(*locked_bytes) : "unlimited");
+}
+
+RESIDENCY_INLINE Status MemoryLimits::check_room(std::uint64_t bytes, std::string_view what,
+                                                 std::string_view otherwise) const {
+    if (bytes <= room_bytes()) { return {}; }
+    const bool is_group = room_bytes() < available_bytes;
+    return Error{ErrorKind::out_of_memory,
+                 "the host has no room for " + std::string{what} + ": " + residency::detail::in_bytes(bytes) +
+                     " needed, " + text() + ": " +
+                     (is_group ? "raise the limit of that group (memory.max or memory.high; of a container: --memory)"
+                               : "end what else uses memory") +
+                     std::string{otherwise},
+                 DeviceFailure{0, "host memory", bytes}};
+}
+
+RESIDENCY_INLINE std::string MemoryLimits::not_pinned(const Error& error) const {
+    return "the memory cannot be pinned: " + error.message() + "; " + text() +
+           (locked_bytes ? ": raise that limit (ulimit -l unlimited; of a container: --ulimit memlock=-1)" : "");
 }
 
 RESIDENCY_INLINE MemoryLimits read_memory_limits(const std::string& root) {

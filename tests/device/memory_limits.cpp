@@ -1,13 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "residency/host/memory_limits.hpp"
+#include "residency/device/memory_limits.hpp"
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include <doctest/doctest.h>
 
 #include "../support/files.hpp"
+#include "residency/error.hpp"
 
 namespace memory_limits_test {
 
@@ -137,6 +140,34 @@ TEST_CASE("memory limits: a group of version 1 above binds") {
     const auto limits = host::read_memory_limits(system.file("."));
     CHECK(limits.room_bytes() == 150000);
     CHECK(limits.group.ends_with("/jobs"));
+}
+
+TEST_CASE("memory limits: what has no room is refused with the limit that binds, and what to do") {
+    host::MemoryLimits limits{1000, 500, 100, "/some/group", std::nullopt};
+    CHECK(limits.check_room(400, "weights"));
+    const Status beyond = limits.check_room(401, "weights", ", or load less");
+    REQUIRE_FALSE(beyond);
+    CHECK(beyond.error().kind() == ErrorKind::out_of_memory);
+    CHECK(beyond.error().message() ==
+          "the host has no room for weights: 401 bytes needed, 1,000 bytes of memory available, the control group "
+          "/some/group has used 100 bytes of its limit of 500 bytes, RLIMIT_MEMLOCK is unlimited: raise the limit of "
+          "that "
+          "group (memory.max or memory.high; of a container: --memory), or load less");
+    REQUIRE(beyond.error().detail<DeviceFailure>() != nullptr);
+    limits.available_bytes = 300;  // the machine has less than the group may take
+    CHECK(limits.check_room(300, "weights"));
+    CHECK(limits.check_room(301, "weights").error().message().ends_with(": end what else uses memory"));
+    CHECK(host::MemoryLimits{}.check_room(UINT64_MAX, "weights"));
+}
+
+TEST_CASE("memory limits: where memory is not pinned, a limit on locked memory is one that can be raised") {
+    const Error error{ErrorKind::device, "no"};
+    host::MemoryLimits limits{1000, std::nullopt, 0, {}, std::nullopt};
+    CHECK(limits.not_pinned(error) ==
+          "the memory cannot be pinned: no; 1,000 bytes of memory available, RLIMIT_MEMLOCK is unlimited");
+    limits.locked_bytes = 64;
+    CHECK(limits.not_pinned(error).ends_with(
+        "RLIMIT_MEMLOCK is 64 bytes: raise that limit (ulimit -l unlimited; of a container: --ulimit memlock=-1)"));
 }
 
 }  // namespace memory_limits_test
