@@ -32,6 +32,9 @@ public:
     [[nodiscard]] bool search(const std::vector<std::uint32_t>& streamed_per_step);
     /// Looks on from a ring of the same problem that was found before.
     void improve(const Solution& found);
+    /// Looks on from such a ring for one that takes no longer than `most_seconds` and keeps few chunks that memory lacks, as a chunk brought
+    /// once costs as much as in the passes that a plan may last (tuning::refetch_passes). Precondition: problem.knows_presence().
+    void approach(const Solution& found, double most_seconds);
     /// Whether there is a ring in which steps stream so many chunks each. Searches how its slots come back and which calls are joined.
     [[nodiscard]] bool search_calls(const std::vector<std::uint32_t>& streamed_per_step);
     /// The best ring found.
@@ -50,6 +53,8 @@ private:
     enum class Changes : std::uint8_t { all, of_calls };  // of_calls: how slots come back and which calls are joined
     void change_at_random(std::uint64_t most_work, Changes changes);
     [[nodiscard]] bool change(ReleaseCandidate& candidate, Changes changes, Random& random) const;
+    [[nodiscard]] double loads(const ReleaseCandidate& candidate);
+    [[nodiscard]] bool keep_resident(ReleaseCandidate& candidate, Random& random) const;
     [[nodiscard]] bool keeps(Solution& now);
     [[nodiscard]] bool ends(const Solution& now) const;
 
@@ -58,6 +63,7 @@ private:
     ReleaseRing ring_;
     std::vector<std::uint32_t> able_, wide_;  // steps that may stream; those of several chunks
     Solution best_;
+    std::vector<StreamedRun> stream_;
     std::uint64_t stop_ = 0;  // no new candidate beyond that work
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -12,6 +13,7 @@
 #include "residency/config.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/bounds.hpp"
+#include "residency/plan/copy.hpp"
 #include "residency/plan/cyclic.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
@@ -103,125 +105,129 @@ inline bool tells_of(const Options& options, const Image& image) {
     return options.present.size() == image.chunks() && options.present_offsets == image.offsets;
 }
 
-// The best ring over the chunks of one image; nothing goes below the target. Precondition: budget >= floor_chunks(image), and less
-// than all chunks. `work` grows by what it looked at: a measure of time that is the same on every machine. `share`: of what it may look at.
-inline PlanData best_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
-                          double bound_seconds, std::uint64_t& work, double share = 1) {
-    PlanData best;
-    bool found = false;
-    const auto consider = [&](const RingAssignment& assignment) {
-        PlanData data = assemble(problem, image, assignment, options.captured);
-        finalize_times(data, problem);
-        if (!found || is_better(data, best)) { best = std::move(data); }
-        found = true;
+// Rings over the chunks of one image, the best one among them; where it is known what memory holds, also rings that are close to it. Nothing goes below the target. Precondition: budget >= floor_chunks(image), and less than all chunks. `share`: of what it
+// may look at.
+inline std::vector<PlanData> rings(const Problem& problem, const Image& image, std::uint64_t budget,
+                                   const Options& options, double bound_seconds, double share = 1) {
+    std::vector<PlanData> found;
+    const auto add = [&](const RingAssignment& assignment) {
+        found.push_back(assemble(problem, image, assignment, options.captured));
+        finalize_times(found.back(), problem);
     };
     const auto choices = hold_choices(problem, image, budget, options.effort);
     const std::vector<Presence>* const present = tells_of(options, image) ? &options.present : nullptr;
     ReleaseSearch::Solution release;             // the best one
     std::optional<RingProblem> release_problem;  // that it solves
-    double before_seconds = RingCalls::impossible;
-    RingAssignment as_before;  // the best ring in which steps stream as much as in the plan before
     const bool is_short = problem.steps() <= tuning::release_most_steps;
     for (const std::vector<bool>& hold : choices) {
         TokenRing ring{RingProblem{problem, image, hold, budget, options.captured, present},
                        {options.effort, bound_seconds, share}};
         if (ring.deficit() == 0) { continue; }
         const RingSolution solution = ring.search();
-        work += ring.work();
-        if (solution.found) { consider(ring.assignment(solution)); }
+        if (solution.found) { add(ring.assignment(solution)); }
         if (!is_short) { continue; }
         ReleaseSearch other{ring.problem(), {options.effort, bound_seconds, share}};
         if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
             release = other.solution();
             release_problem = ring.problem();
         }
-        work += other.work();
         if (!ring.problem().knows_presence()) { continue; }
         // Steps that stream as much as in the plan before need nothing that memory lacks.
         const std::vector<double>& before = ring.problem().nonresident();
-        ReleaseSearch same{ring.problem(), {options.effort, bound_seconds, share}};
-        if (same.search_calls({before.begin(), before.end()}) && same.solution().seconds < before_seconds) {
-            before_seconds = same.solution().seconds;
-            as_before = same.assignment();
-        }
-        work += same.work();
+        ReleaseSearch as_before{ring.problem(), {options.effort, bound_seconds, share}};
+        if (as_before.search_calls({before.begin(), before.end()})) { add(as_before.assignment()); }
     }
     if (release_problem) {
         ReleaseSearch search{*release_problem, {options.effort, bound_seconds, share}};
         search.improve(release);
-        if (!found || search.solution().seconds < best.predicted_seconds) { consider(search.assignment()); }
-        work += search.work();
+        add(search.assignment());
+        if (release_problem->knows_presence()) {
+            const ReleaseSearch::Solution improved = search.solution();
+            search.approach(improved, improved.seconds * (1 + tuning::refetch_loss));
+            add(search.assignment());
+        }
     }
-    if (before_seconds <= best.predicted_seconds * (1 + tuning::refetch_loss)) {
-        found = false;
-        consider(as_before);
-    }
-    if (!found) {  // the first choice leaves what intervals of steps need
+    if (found.empty()) {  // the first choice leaves what intervals of steps need
         const std::vector<bool>& hold = choices.front();
         std::uint64_t held = 0;
         for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
         RingAssignment assignment;
-        if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) { consider(assignment); }
+        if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) { add(assignment); }
     }
-    return best;
+    return found;
 }
 
 // Steps take longer than was measured on a GPU that is too warm for its highest clock, 3 to 7 % under full load. Where steps and copies
 // take about as long, a plan that just works out then waits at many steps and loses several times as much, and one for steps that
-// are 7 % longer costs little: the best with steps as measured and 7 % longer, together. Preconditions as of best_ring.
-inline PlanData lasting_ring(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
-                             double bound_seconds) {
-    std::uint64_t work = 0;
-    Problem later = problem;
-    for (double& seconds : later.compute_seconds) { seconds *= tuning::slower_steps; }
-    PlanData plan;
-    double least = 1e300;  // what a plan takes with steps as measured, and 7 % longer, together
-    const auto consider = [&](const Problem& planned, double share) {
-        PlanData made = best_ring(planned, image, budget, options, bound_seconds, work, share);
-        finalize_times(made, problem);
-        const double seconds = made.predicted_seconds + simulate(made, later.link, later.compute_seconds);
-        if (seconds < least) { plan = std::move(made); }
-        least = (std::min)(least, seconds);
-    };
-    consider(problem, 1);
-    const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later));
-    if (least > plan.predicted_seconds + (1 + tuning::slower_steps_harm) * unharmed) {
-        consider(later, tuning::slower_steps_share);
+// are 7 % longer costs little: plans are compared by what they take with steps as measured and 7 % longer, together.
+class Lasting {
+public:
+    // `used`: what copies take of the time of the steps.
+    Lasting(const Problem& problem, double used)
+        : later_{problem}, is_wanted_{used > tuning::slower_steps_from && used < tuning::slower_steps_to} {
+        for (double& seconds : later_.compute_seconds) { seconds *= tuning::slower_steps; }
     }
-    return plan;
+    [[nodiscard]] const Problem& later() const noexcept { return later_; }
+    [[nodiscard]] bool is_wanted() const noexcept { return is_wanted_; }
+    // By which plans are compared. Precondition: the plan's times are those of steps as measured.
+    [[nodiscard]] double seconds(const PlanData& plan) const {
+        return is_wanted_ ? plan.predicted_seconds + simulate(plan, later_.link, later_.compute_seconds)
+                          : plan.predicted_seconds;
+    }
+    // Whether a plan loses much where steps are longer.
+    [[nodiscard]] bool is_harmed(const PlanData& plan) const {
+        const double unharmed = (std::max)(plan.predicted_seconds, total_compute(later_));
+        return seconds(plan) > plan.predicted_seconds + (1 + tuning::slower_steps_harm) * unharmed;
+    }
+
+private:
+    Problem later_;
+    bool is_wanted_;
+};
+
+inline PlanData& best_of(std::vector<PlanData>& plans, const Lasting& lasting) {
+    std::size_t best = 0;
+    double least = lasting.seconds(plans[0]);
+    for (std::size_t k = 1; k < plans.size(); ++k) {
+        const double seconds = lasting.seconds(plans[k]);
+        const bool is_as_fast = std::abs(seconds - least) <= 1e-9 * least;
+        if (is_as_fast ? plans[k].bytes_per_pass >= plans[best].bytes_per_pass : seconds > least) { continue; }
+        best = k;
+        least = seconds;
+    }
+    return plans[best];
 }
 
-// Everything, where it fits; else the ring for these steps and this link. Preconditions as of best_ring.
-inline PlanData resident_or_ring(const Problem& problem, const Image& image, std::uint64_t budget,
-                                 const Options& options, double bound_seconds) {
-    std::uint64_t work = 0;
-    if (image.filled_chunks() <= budget) {
-        PlanData whole = assemble(problem, image, {}, options.captured);
-        whole.predicted_seconds = total_compute(problem);
-        return whole;
-    }
+// Rings for these steps and this link. Preconditions as of rings().
+inline std::vector<PlanData> rings_for_link(const Problem& problem, const Image& image, std::uint64_t budget,
+                                            const Options& options, double bound_seconds, double used,
+                                            const Lasting& lasting) {
     // Where the steps cover the copies, a ring that is larger by little costs nothing and lets the link be slower than it was
-    // measured, as it is beside kernels that use memory hard: a plan for such a link, if it reaches the bound all the same.
-    const double bytes = static_cast<double>((image.filled_chunks() - budget) * image.chunk_bytes);
-    const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
+    // measured, as it is beside kernels that use memory hard: plans for such a link, if they reach the bound all the same.
     const double share = (std::max)(tuning::slower_link_least, tuning::slower_link_margin * used);
     if (share < tuning::slower_link_most(options.effort)) {
         Problem slower = problem;
         slower.link.bytes_per_second *= share;
         Options quick = options;
-        quick.effort = Effort::quick;
+        // A quick search finds no rings that are close to what memory holds.
+        if (!tells_of(options, image)) { quick.effort = Effort::quick; }
         const double limit = bound_seconds * (1 + tuning::slower_link_loss);
         if (exact_bound(slower, budget * image.chunk_bytes, tuning::flow_bound_steps(Effort::quick)) <= limit) {
-            PlanData plan = best_ring(slower, image, budget, quick, bound_seconds, work);
-            if (plan.predicted_seconds <= limit) {
-                finalize_times(plan, problem);
-                return plan;
-            }
+            std::vector<PlanData> found = rings(slower, image, budget, quick, bound_seconds);
+            std::erase_if(found, [&](const PlanData& plan) { return plan.predicted_seconds > limit; });
+            for (PlanData& plan : found) { finalize_times(plan, problem); }
+            if (!found.empty()) { return found; }
         }
     }
-    return used > tuning::slower_steps_from && used < tuning::slower_steps_to
-               ? lasting_ring(problem, image, budget, options, bound_seconds)
-               : best_ring(problem, image, budget, options, bound_seconds, work);
+    std::vector<PlanData> found = rings(problem, image, budget, options, bound_seconds);
+    if (lasting.is_wanted() && (tells_of(options, image) || lasting.is_harmed(best_of(found, lasting)))) {
+        for (PlanData& plan :
+             rings(lasting.later(), image, budget, options, bound_seconds, tuning::slower_steps_share)) {
+            finalize_times(plan, problem);
+            found.push_back(std::move(plan));
+        }
+    }
+    return found;
 }
 
 // Of few chunks, what streams through one ring is a coarse choice: looks for slots of each chunk alone, from those of `best`. Replaces `best`
@@ -237,31 +243,68 @@ inline void choose_slots(PlanData& best, const Problem& problem, const Image& im
     if (is_better(data, best)) { best = std::move(data); }
 }
 
-RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                      const Options& options, double bound_seconds) {
-    PlanData best = resident_or_ring(problem, image, budget, options, bound_seconds);
-    if (tells_of(options, image)) {  // which may cost 0.1 %
-        Options alone = options;
-        alone.present.clear();
-        PlanData fastest = resident_or_ring(problem, image, budget, alone, bound_seconds);
-        if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
-            best = std::move(fastest);
+// The chunks that come into force with a plan and that memory lacks: residents, and what a pass brings to each slot first.
+inline std::uint64_t loads(const PlanData& plan, const std::vector<Presence>& present) {
+    std::vector<bool> is_taken(plan.held_bytes / plan.chunk_bytes, false);
+    std::uint64_t sum = 0;
+    for (const std::vector<Copy>* copies : {&plan.residents, &plan.copies}) {
+        for (const Copy& copy : *copies) {
+            for (const std::uint32_t chunk : chunks_of(copy.image_begin, copy.image_end, plan.chunk_bytes)) {
+                const std::uint32_t slot = plan.chunk_slot[chunk];
+                if (is_taken[slot]) { continue; }
+                is_taken[slot] = true;
+                sum += present[chunk] == Presence::absent ? 1 : 0;
+            }
         }
     }
-    const std::uint64_t chunks = image.filled_chunks();
-    if (chunks <= tuning::slots_most_chunks && chunks <= std::uint64_t{tuning::slots_step_chunks} * problem.steps() &&
-        chunks > budget) {
-        if (tells_of(options, image)) {
-            // A plan that is close to what memory holds gives way for more than a little only.
-            Options alone = options;
-            alone.present.clear();
-            PlanData fastest = cyclic_plan(problem, image, budget, alone, bound_seconds);
-            if (best.predicted_seconds > fastest.predicted_seconds * (1 + tuning::refetch_loss)) {
-                best = std::move(fastest);
-            }
-        } else {
-            choose_slots(best, problem, image, budget, options, bound_seconds);
+    return sum;
+}
+
+// Replaces `best`, the best plan, by the one of `plans` that brings the fewest chunks that memory lacks, of those that are not slower by
+// more than a little.
+inline void choose_near(PlanData& best, std::vector<PlanData>& plans, const std::vector<Presence>& present,
+                        const Lasting& lasting) {
+    const double most_predicted = best.predicted_seconds * (1 + tuning::refetch_loss);
+    const double most_seconds = lasting.seconds(best) * (1 + tuning::refetch_loss);
+    const double most_bytes = static_cast<double>(best.bytes_per_pass) * (1 + tuning::refetch_larger_ring);
+    std::uint64_t fewest = loads(best, present);
+    double least = lasting.seconds(best);
+    for (PlanData& plan : plans) {
+        const double seconds = lasting.seconds(plan);
+        if (plan.predicted_seconds > most_predicted || seconds > most_seconds ||
+            static_cast<double>(plan.bytes_per_pass) > most_bytes) {
+            continue;
         }
+        const std::uint64_t now = loads(plan, present);
+        if (now > fewest || (now == fewest && seconds >= least)) { continue; }
+        best = std::move(plan);
+        fewest = now;
+        least = seconds;
+    }
+}
+
+RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
+                                      const Options& options, double bound_seconds) {
+    const std::uint64_t chunks = image.filled_chunks();
+    if (chunks <= budget) {
+        PlanData whole = assemble(problem, image, {}, options.captured);
+        whole.predicted_seconds = total_compute(problem);
+        return whole;
+    }
+    const double bytes = static_cast<double>((chunks - budget) * image.chunk_bytes);
+    const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
+    const Lasting lasting{problem, used};
+    std::vector<PlanData> plans = rings_for_link(problem, image, budget, options, bound_seconds, used, lasting);
+    if (tells_of(options, image)) {
+        Options alone = options;
+        alone.present.clear();
+        PlanData best = cyclic_plan(problem, image, budget, alone, bound_seconds);
+        choose_near(best, plans, options.present, lasting);
+        return best;
+    }
+    PlanData best = std::move(best_of(plans, lasting));
+    if (chunks <= tuning::slots_most_chunks && chunks <= std::uint64_t{tuning::slots_step_chunks} * problem.steps()) {
+        choose_slots(best, problem, image, budget, options, bound_seconds);
     }
     return best;
 }

@@ -15,6 +15,7 @@
 #include "residency/plan/release_ring.hpp"
 #include "residency/plan/release_search.hpp"
 #include "residency/plan/ring_calls.hpp"
+#include "residency/plan/ring_problem.hpp"
 #include "residency/plan/search.hpp"
 #include "residency/plan/tuning.hpp"
 
@@ -83,6 +84,47 @@ RESIDENCY_INLINE bool ReleaseSearch::search_calls(const std::vector<std::uint32_
     stop_ = work() + limits_.share_of(most_work);
     assign_otherwise(best_);
     change_at_random(most_work, Changes::of_calls);
+    return true;
+}
+
+RESIDENCY_INLINE void ReleaseSearch::approach(const Solution& found, double most_seconds) {
+    best_ = found;
+    const double per_load = 1 / (tuning::refetch_passes * problem_.chunks_per_second());
+    double cost = best_.seconds + per_load * loads(best_.candidate);
+    travel(
+        best_.candidate, cost, limits_, limits_.share_of(tuning::release_improve_work(limits_.effort)),
+        [&](ReleaseCandidate& candidate, Random& random) {
+            if (random(2) == 0 && keep_resident(candidate, random)) { return; }
+            while (!change(candidate, Changes::all, random)) {}
+        },
+        [&](const ReleaseCandidate& candidate, double give_up) {
+            const double seconds = ring_.evaluate(candidate, (std::min)(give_up, most_seconds));
+            return seconds > most_seconds ? RingCalls::impossible : seconds + per_load * loads(candidate);
+        },
+        [&] { return work(); });
+    best_.seconds = ring_.evaluate(best_.candidate, RingCalls::impossible);
+}
+
+// Chunks that stay and that memory lacks.
+RESIDENCY_INLINE double ReleaseSearch::loads(const ReleaseCandidate& candidate) {
+    choose_chunks(problem_, candidate.streamed_per_step, stream_);
+    std::uint64_t sum = 0;
+    for (const RingPart& part : problem_.parts()) { sum += problem_.absent(part.chunk_begin, part.chunk_end); }
+    for (const StreamedRun& run : stream_) { sum -= problem_.absent(run.chunk_begin, run.chunk_begin + run.chunks); }
+    return static_cast<double>(sum);
+}
+
+// A step that streams what the plan before keeps leaves a chunk to one that keeps what that plan streams. False where there are no two.
+RESIDENCY_INLINE bool ReleaseSearch::keep_resident(ReleaseCandidate& candidate, Random& random) const {
+    std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
+    std::vector<std::uint32_t> more, less;  // than the plan before streams
+    for (const std::uint32_t i : able_) {
+        if (streamed[i] > problem_.nonresident()[i]) { more.push_back(i); }
+        if (streamed[i] < problem_.nonresident()[i]) { less.push_back(i); }
+    }
+    if (more.empty() || less.empty()) { return false; }
+    --streamed[more[random(more.size())]];
+    ++streamed[less[random(less.size())]];
     return true;
 }
 
