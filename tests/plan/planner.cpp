@@ -422,13 +422,13 @@ TEST_CASE("a compiled transformer: rings of few slots, and a storage that three 
         const std::string trouble = replay.run(dice, 10, 4);
         CHECK_MESSAGE(trouble.empty(), trouble);
         CHECK(made->predicted_seconds() <= 1.02 * std::max(made->bound_seconds(), made->latency_floor_seconds()));
-        // The same steps again need nothing that is not there, unless the plan is faster for it.
+        // The same steps again need nothing that is not there.
         options.present = presence_of(*made);
         options.present_offsets = made->data().storage_offsets;
         const auto again = plan::make_plan(problem, options);
         REQUIRE(again.has_value());
         CHECK(again->predicted_seconds() <= made->predicted_seconds() * 1.0011);
-        CHECK((fresh_chunks(*made, *again) == 0 || again->predicted_seconds() < made->predicted_seconds() * 0.999));
+        CHECK(fresh_chunks(*made, *again) == 0);
     }
 }
 

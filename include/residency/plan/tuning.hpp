@@ -33,6 +33,7 @@ inline constexpr int chunk_floor_halvings = 6;
 inline constexpr double aligned_image_gain = 2e-3;
 inline constexpr std::uint32_t short_schedule_steps = 32;
 inline constexpr double aligned_image_floors = 2.5;
+inline constexpr ByEffort<double> packed_image_saves{0.02, 0};
 inline constexpr double copy_nodes_loss = 2e-3;
 
 // ---- the step from which a pass is planned
@@ -48,7 +49,7 @@ inline constexpr double slower_steps = 1.07;
 inline constexpr double slower_steps_from = 1;
 inline constexpr double slower_steps_to = 2.5;
 inline constexpr double slower_steps_harm = 3e-3;
-inline constexpr double slower_steps_share = 0.5;
+inline constexpr ByEffort<double> slower_steps_share{0.5, 0.25};
 
 // ---- plans that bear a slower link
 inline constexpr ByEffort<double> slower_link_most{0.9, 0.97};

@@ -105,8 +105,9 @@ inline bool tells_of(const Options& options, const Image& image) {
     return options.present.size() == image.chunks() && options.present_offsets == image.offsets;
 }
 
-// Rings over the chunks of one image, the best one among them; where it is known what memory holds, also rings that are close to it. Nothing goes below the target. Precondition: budget >= floor_chunks(image), and less than all chunks. `share`: of what it
-// may look at.
+// Rings over the chunks of one image, the best one among them; where it is known what memory holds, also rings that are close to it. No
+// search goes on below `bound_seconds`. `share`: of what each may look at. Preconditions: budget >= floor_chunks(image), and less than all
+// chunks.
 inline std::vector<PlanData> rings(const Problem& problem, const Image& image, std::uint64_t budget,
                                    const Options& options, double bound_seconds, double share = 1) {
     std::vector<PlanData> found;
@@ -185,6 +186,7 @@ private:
     bool is_wanted_;
 };
 
+// The one that takes the least, among equals the one that moves the fewest bytes. Precondition: there is one.
 inline PlanData& best_of(std::vector<PlanData>& plans, const Lasting& lasting) {
     std::size_t best = 0;
     double least = lasting.seconds(plans[0]);
@@ -198,7 +200,8 @@ inline PlanData& best_of(std::vector<PlanData>& plans, const Lasting& lasting) {
     return plans[best];
 }
 
-// Rings for these steps and this link. Preconditions as of rings().
+// Rings for this link and for these steps, or also for slower ones. `used`: what copies take of the time of the steps. Preconditions as of
+// rings().
 inline std::vector<PlanData> rings_for_link(const Problem& problem, const Image& image, std::uint64_t budget,
                                             const Options& options, double bound_seconds, double used,
                                             const Lasting& lasting) {
@@ -221,8 +224,8 @@ inline std::vector<PlanData> rings_for_link(const Problem& problem, const Image&
     }
     std::vector<PlanData> found = rings(problem, image, budget, options, bound_seconds);
     if (lasting.is_wanted() && (tells_of(options, image) || lasting.is_harmed(best_of(found, lasting)))) {
-        for (PlanData& plan :
-             rings(lasting.later(), image, budget, options, bound_seconds, tuning::slower_steps_share)) {
+        for (PlanData& plan : rings(lasting.later(), image, budget, options, bound_seconds,
+                                    tuning::slower_steps_share(options.effort))) {
             finalize_times(plan, problem);
             found.push_back(std::move(plan));
         }

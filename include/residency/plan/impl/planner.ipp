@@ -132,7 +132,8 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         const bool is_near = is_found() && best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain);
         const bool is_wide = is_short || static_cast<double>(budget) <=
                                              tuning::aligned_image_floors * static_cast<double>(floors[k].chunks);
-        const bool saves = deficit(k) < deficit(0);
+        const bool saves = static_cast<double>(deficit(0) - deficit(k)) >
+                           tuning::packed_image_saves(options.effort) * static_cast<double>(deficit(0));
         const bool is_worth = is_aligned                      ? !is_near && is_wide
                               : order == ImageOrder::sequence ? !is_near || saves
                               : order == ImageOrder::packed   ? saves
