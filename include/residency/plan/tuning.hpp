@@ -49,7 +49,7 @@ inline constexpr double slower_steps = 1.07;
 inline constexpr double slower_steps_from = 1;
 inline constexpr double slower_steps_to = 2.5;
 inline constexpr double slower_steps_harm = 3e-3;
-inline constexpr ByEffort<double> slower_steps_share{0.5, 0.25};
+inline constexpr ByEffort<double> slower_steps_share{0.5, 0.35};
 
 // ---- plans that bear a slower link
 inline constexpr ByEffort<double> slower_link_most{0.9, 0.97};
