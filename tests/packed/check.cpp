@@ -99,7 +99,7 @@ TEST_CASE("what is chosen passes the check, whatever is read again and however m
 
 TEST_CASE("every mistake of a packed plan is found") {
     const UnpackProblem problem = twice_problem(24);
-    const Made good = make(problem, unpack_floor(problem).value() + 200'000);
+    const Made good = make(problem, unpack_floor(problem).value() + 100'000);
     REQUIRE(checked(good));
     REQUIRE(!good.data.calls.empty());
     const auto find_again = [](const UnpackChoice& choice) {

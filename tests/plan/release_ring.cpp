@@ -13,7 +13,7 @@
 #include "residency/plan/copy.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/tuning.hpp"
@@ -117,8 +117,8 @@ TEST_CASE("whatever steps stream, what is possible holds under any timing and ta
                     ++joined;
                 }
             }
-            const double seconds = ring.evaluate(candidate, plan::RingEvaluator::impossible);
-            if (seconds == plan::RingEvaluator::impossible) { continue; }
+            const double seconds = ring.evaluate(candidate, plan::RingCalls::impossible);
+            if (seconds == plan::RingCalls::impossible) { continue; }
             ++possible;
             CHECK(ring.evaluate(candidate, seconds / 2) >= seconds / 2);
             CHECK(ring.evaluate(candidate, seconds * (1 + 1e-4)) <= seconds * (1 + 5e-5));
@@ -162,7 +162,7 @@ TEST_CASE("a ring of any size: one that a round does not divide takes as long as
     const Setting setting{steps_of({10, 3, 10, 10, 2, 10}, 1e-3, 10)};
     REQUIRE(setting.ring_problem.deficit() == 35);
     plan::ReleaseRing ring{setting.ring_problem};
-    const double seconds = ring.evaluate(setting.candidate({10, 3, 10, 10, 2, 10}), plan::RingEvaluator::impossible);
+    const double seconds = ring.evaluate(setting.candidate({10, 3, 10, 10, 2, 10}), plan::RingCalls::impossible);
     CHECK(in_chunks(seconds, setting.problem) == doctest::Approx(45).epsilon(1e-3));
 }
 
@@ -173,10 +173,10 @@ TEST_CASE("slots come back to their places where steps release them together") {
     REQUIRE(setting.ring_problem.deficit() == 10);
     plan::ReleaseRing ring{setting.ring_problem};
     plan::ReleaseCandidate candidate = setting.candidate({4, 4, 4, 4});
-    double best = plan::RingEvaluator::impossible;
+    double best = plan::RingCalls::impossible;
     for (const bool backward : {false, true}) {
         candidate.backward = backward;
-        best = std::min(best, ring.evaluate(candidate, plan::RingEvaluator::impossible));
+        best = std::min(best, ring.evaluate(candidate, plan::RingCalls::impossible));
     }
     // Each step takes 4; 2 of the next one's chunks come beside it, 2 after it.
     CHECK(in_chunks(best, setting.problem) == doctest::Approx(4 * (4 + 2)).epsilon(1e-3));
@@ -188,10 +188,10 @@ TEST_CASE("a call that is joined saves its latency") {
     const Setting setting{problem};
     plan::ReleaseRing ring{setting.ring_problem};
     plan::ReleaseCandidate candidate = setting.candidate({8, 1, 8, 1});
-    const double apart = ring.evaluate(candidate, plan::RingEvaluator::impossible);
+    const double apart = ring.evaluate(candidate, plan::RingCalls::impossible);
     const std::size_t calls = setting.assembled(ring, candidate).calls.size();
     candidate.joins = {0, 1, 0, 1};
-    const double together = ring.evaluate(candidate, plan::RingEvaluator::impossible);
+    const double together = ring.evaluate(candidate, plan::RingCalls::impossible);
     const plan::PlanData data = setting.assembled(ring, candidate);
     CHECK(data.calls.size() < calls);
     CHECK(together < apart);
@@ -202,8 +202,8 @@ TEST_CASE("what cannot be is said to be impossible") {
     const Setting setting{steps_of({10, 3, 10, 10, 2, 10}, 1e-3, 10)};
     plan::ReleaseRing ring{setting.ring_problem};
     const auto is_possible = [&](std::vector<std::uint32_t> streamed) {
-        return ring.evaluate(setting.candidate(std::move(streamed)), plan::RingEvaluator::impossible) !=
-               plan::RingEvaluator::impossible;
+        return ring.evaluate(setting.candidate(std::move(streamed)), plan::RingCalls::impossible) !=
+               plan::RingCalls::impossible;
     };
     CHECK(is_possible({10, 3, 10, 10, 2, 10}));
     CHECK(!is_possible({0, 0, 0, 0, 0, 0}));     // nothing streams

@@ -12,6 +12,7 @@
 #include "residency/plan/check.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/planner.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
@@ -90,28 +91,11 @@ TEST_CASE("random problems of a few wide storages near the smallest budgets") {
     CHECK(worst <= 1.035);
 }
 
-TEST_CASE("release rings are for few wide steps among small ones, and a budget of few wide ones") {
-    const auto is_for = [](const plan::Problem& problem) {
-        const plan::Image image = plan::lay_out(problem, plan::ImageOrder::packed);
-        const std::vector<bool> hold(image.cells.size(), false);
-        return plan::is_wide_among_small(
-            plan::RingProblem{problem, image, hold, problem.budget_bytes / problem.chunk_bytes, false, nullptr});
-    };
-    plan::Problem problem = a_few_wide_storages();
-    CHECK(is_for(problem));
-    problem.budget_bytes = 750000000;
-    CHECK(!is_for(problem));
-    for (const campaign::Shape& shape : campaign::named_shapes()) {
-        CAPTURE(shape.name);
-        CHECK(!is_for(campaign::with_budget(shape.problem, 0.5)));
-    }
-}
-
 TEST_CASE("more work makes no ring slower, and what improve() finds holds") {
     for (std::uint64_t seed = 1; seed <= 10; ++seed) {
         CAPTURE(seed);
         const Setting setting{seed};
-        double before = plan::RingEvaluator::impossible;
+        double before = plan::RingCalls::impossible;
         for (const double share : {0.1, 0.5, 1.0}) {
             plan::ReleaseSearch search{setting.ring_problem, {.work_share = share}};
             REQUIRE(search.search({}));
@@ -127,42 +111,6 @@ TEST_CASE("more work makes no ring slower, and what improve() finds holds") {
                   again.solution().seconds * (1 + 1e-4));
         }
     }
-}
-
-TEST_CASE("rings of one slot less or more: no slower, and what is found holds") {
-    std::uint64_t faster = 0, resized = 0;
-    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
-        CAPTURE(seed);
-        const Setting setting{seed};
-        plan::ReleaseSearch search{setting.ring_problem, {.work_share = 0.1}};
-        REQUIRE(search.search({}));
-        const plan::ReleaseSearch::Solution before = search.solution();
-        search.resize();
-        const plan::ReleaseSearch::Solution& after = search.solution();
-        CHECK(after.seconds <= before.seconds);
-        plan::PlanData data = plan::assemble(setting.problem, setting.image, search.assignment(), false);
-        data.budget_bytes = setting.problem.budget_bytes;
-        CHECK(plan::check(plan::Plan{data}, setting.problem).has_value());
-        CHECK(plan::simulate(data, setting.problem.link, setting.problem.compute_seconds) <=
-              after.seconds * (1 + 1e-4));
-        faster += after.seconds < before.seconds ? 1 : 0;
-        resized += after.candidate.streamed() != before.candidate.streamed() ? 1 : 0;
-
-        // The same chunks again: nothing but calls is searched.
-        plan::ReleaseSearch calls{setting.ring_problem, {}};
-        REQUIRE(calls.search_calls(after.candidate.streamed_per_step));
-        CHECK(calls.solution().candidate.streamed_per_step == after.candidate.streamed_per_step);
-        plan::PlanData same = plan::assemble(setting.problem, setting.image, calls.assignment(), false);
-        same.budget_bytes = setting.problem.budget_bytes;
-        CHECK(plan::check(plan::Plan{same}, setting.problem).has_value());
-        CHECK(plan::simulate(same, setting.problem.link, setting.problem.compute_seconds) <=
-              calls.solution().seconds * (1 + 1e-4));
-    }
-    CHECK(faster >= 5);
-    CHECK(resized >= 5);
-    const Setting setting{1};
-    plan::ReleaseSearch search{setting.ring_problem, {}};
-    CHECK(!search.search_calls(std::vector<std::uint32_t>(setting.ring_problem.steps(), 0)));
 }
 
 TEST_CASE("a search ends at its bound, and is the same twice") {

@@ -13,6 +13,7 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/planner.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/simulate.hpp"
 #include "tests/support/planning.hpp"
 #include "tests/support/sanitized.hpp"
@@ -86,13 +87,13 @@ TEST_CASE("slots of random problems: a plan that holds, as fast as was said, and
         const bool captured = dice(0, 1) != 0;
         const std::vector<std::uint32_t> start = interval_slots(image, budget);
         if (start.empty()) { continue; }
-        plan::SlotSearch search{problem, image, budget, {plan::Effort::quick, captured, 0}};
+        plan::SlotSearch search{problem, image, budget, captured, {plan::Effort::quick}};
         search.start(start);
         const double before = search.seconds();
-        if (before == plan::RingEvaluator::impossible) { continue; }
+        if (before == plan::RingCalls::impossible) { continue; }
         search.search();
         CHECK(search.seconds() <= before);
-        plan::SlotSearch again{problem, image, budget, {plan::Effort::quick, captured, 0}};
+        plan::SlotSearch again{problem, image, budget, captured, {plan::Effort::quick}};
         again.start(start);
         again.search();
         CHECK(again.seconds() == search.seconds());
@@ -113,14 +114,14 @@ TEST_CASE("slots of random problems: a plan that holds, as fast as was said, and
 TEST_CASE("slots of no use: too many of them, or none for a chunk") {
     const plan::Problem problem = convolutions(0.63, 0.5);
     const plan::Image image = plan::lay_out(problem, plan::ImageOrder::sequence);
-    plan::SlotSearch search{problem, image, 12, {}};
+    plan::SlotSearch search{problem, image, 12, false, {}};
     std::vector<std::uint32_t> slots(image.chunks());
     for (std::uint32_t c = 0; c < image.chunks(); ++c) { slots[c] = c; }
     search.start(slots);
     search.start(std::vector<std::uint32_t>(image.chunks(), plan::none));
     search.start(std::vector<std::uint32_t>(image.chunks(), 0));  // read at the same time
     search.search();
-    CHECK(search.seconds() == plan::RingEvaluator::impossible);
+    CHECK(search.seconds() == plan::RingCalls::impossible);
 }
 
 }  // namespace slot_search_test

@@ -76,6 +76,7 @@
 #include "residency/plan/impl/release_ring.ipp"
 #include "residency/plan/impl/release_search.ipp"
 #include "residency/plan/impl/ring_assignment.ipp"
+#include "residency/plan/impl/ring_calls.ipp"
 #include "residency/plan/impl/ring_candidate.ipp"
 #include "residency/plan/impl/ring_evaluator.ipp"
 #include "residency/plan/impl/ring_problem.ipp"

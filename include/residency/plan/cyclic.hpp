@@ -13,10 +13,10 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan { namespace detail {
 
 /// The best cyclic plan over the chunks of one image. `budget` is in chunks. No plan is faster than `bound_seconds`: the search ends near
-/// it. A plan that takes `known_seconds` is known, of another image: what is not near that is not improved.
+/// it.
 /// Precondition: budget >= floor_chunks(image).
 [[nodiscard]] RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image, std::uint64_t budget,
-                                                    const Options& options, double bound_seconds, double known_seconds);
+                                                    const Options& options, double bound_seconds);
 
 }}}}  // namespace residency::RESIDENCY_ABI::plan::detail
 

@@ -9,9 +9,8 @@
 
 #include "residency/config.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_problem.hpp"
-#include "residency/plan/timeline.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -42,9 +41,11 @@ struct ReleaseCandidate {
 class ReleaseRing {
 public:
     /// Keeps a reference.
-    explicit ReleaseRing(const RingProblem& problem) : problem_{problem} { line_.compute = problem.compute(); }
+    explicit ReleaseRing(const RingProblem& problem)
+        : problem_{problem},
+          calls_{problem.compute(), problem.chunks_per_second(), problem.latency(), problem.is_captured()} {}
 
-    /// Seconds per pass; RingEvaluator::impossible where the ring is too small for a step or a call would wait for a step that needs
+    /// Seconds per pass; RingCalls::impossible where the ring is too small for a step or a call would wait for a step that needs
     /// it. Above `give_up`: a lower bound.
     [[nodiscard]] double evaluate(const ReleaseCandidate& candidate, double give_up);
 
@@ -52,7 +53,7 @@ public:
     [[nodiscard]] RingAssignment assignment(const ReleaseCandidate& candidate);
 
     /// Steps, calls and pieces looked at: a measure of time that is the same on every machine.
-    [[nodiscard]] std::uint64_t work() const noexcept { return solver_.nodes() + built_; }
+    [[nodiscard]] std::uint64_t work() const noexcept { return calls_.work() + built_; }
 
 private:
     struct Slots {  // consecutive slots that a step released, or that it will have released: [slot, slot + count)
@@ -86,6 +87,7 @@ private:
     [[nodiscard]] bool make_calls(const std::vector<std::uint8_t>& joins);
 
     const RingProblem& problem_;
+    RingCalls calls_;
     std::uint32_t slots_ = 0;  // of the candidate at hand, as is all that follows
     std::vector<StreamedRun> stream_;
     std::vector<std::pair<std::uint32_t, std::uint32_t>> released_;  // slots by a step, that step
@@ -94,10 +96,8 @@ private:
     std::int32_t reordered_ = -1;         // the step whose slots were reordered last
     std::vector<Piece> pieces_, sorted_;  // in the order of the copy stream once sort_pieces() was called
     std::vector<Order> order_;
-    std::vector<std::uint32_t> last_reader_, piece_call_;  // by slot; by piece
-    std::vector<std::uint32_t> taken_;                     // by run of the stream: its chunks in the pieces so far
-    Timeline line_;
-    TimelineSolver solver_;
+    std::vector<std::uint32_t> last_reader_;  // by slot
+    std::vector<std::uint32_t> taken_;        // by run of the stream: its chunks in the pieces so far
     std::uint64_t built_ = 0;
 };
 

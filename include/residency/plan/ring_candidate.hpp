@@ -46,11 +46,6 @@ private:
     std::uint64_t work_ = 0;
 };
 
-/// The fastest ring of one block and about `slots` slots, whose pieces are read by one step each, by dynamic programming over those
-/// steps. False where there is none or the search would take too long.
-[[nodiscard]] RESIDENCY_INLINE bool single_block_ring(const RingProblem& problem, std::uint32_t slots, Effort effort,
-                                                      RingCandidate& candidate);
-
 /// Targets of this many kinds: 0 to 2: the fluid relaxation, with a ring that is smaller by as many half pieces; 3: in proportion to
 /// what each step may stream.
 inline constexpr int target_kinds = 4;

@@ -99,6 +99,18 @@ private:
     std::uint64_t streamable_ = 0, budget_ = 0, deficit_ = 0;
 };
 
+/// Consecutive chunks of one part that stream.
+struct StreamedRun {
+    std::uint32_t first, last;  ///< steps
+    std::uint32_t chunk_begin, chunks;
+    double missing;  ///< as RingPart::missing
+};
+
+/// Which chunks stream where steps stream so many: the last ones of each part, or the first ones where those continue the part before.
+/// Where memory holds something, the end with fewer residents.
+RESIDENCY_INLINE void choose_chunks(const RingProblem& problem, const std::vector<std::uint32_t>& streamed_per_step,
+                                    std::vector<StreamedRun>& stream);
+
 }}}  // namespace residency::RESIDENCY_ABI::plan
 
 #if RESIDENCY_HEADER_ONLY

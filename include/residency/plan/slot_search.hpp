@@ -2,57 +2,34 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-// The search for a slot of each chunk, and the random numbers of searches.
-
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "residency/config.hpp"
 #include "residency/plan/image.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
-#include "residency/plan/timeline.hpp"
+#include "residency/plan/ring_calls.hpp"
+#include "residency/plan/search.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
-
-/// Random numbers of a search (splitmix64): the same on every machine.
-class Random {
-public:
-    /// A number in [0, below). Precondition: below > 0.
-    [[nodiscard]] std::uint64_t operator()(std::uint64_t below) noexcept {
-        std::uint64_t z = state_ += 0x9e3779b97f4a7c15ULL;
-        z = (z ^ z >> 30U) * 0xbf58476d1ce4e5b9ULL;
-        z = (z ^ z >> 27U) * 0x94d049bb133111ebULL;
-        return (z ^ z >> 31U) % below;
-    }
-
-private:
-    std::uint64_t state_ = 0;
-};
 
 /// Searches cyclic plans of few chunks by the slot of each one, without a ring: a chunk that shares its slot with others streams, one that
 /// is alone stays. So what stays is chosen by what it saves a pass, also where the link idles in one part of the pass and cannot
 /// keep up in another, and where whole chunks are a large part of the budget. Changes slots and joins calls at random, and also takes what
-/// costs a little, less and less of it (record-to-record travel, Dueck 1993). Deterministic; its result never gets slower with more work.
+/// costs a little (travel()). Deterministic; its result never gets slower with more work.
 class SlotSearch {
 public:
-    struct Config {
-        Effort effort = Effort::full;
-        bool captured = false;     ///< the passes are replayed as a graph
-        double bound_seconds = 0;  ///< no plan is faster: the search ends near it
-    };
-
     /// `budget_chunks` counts kept chunks too.
-    SlotSearch(const Problem& problem, const Image& image, std::uint64_t budget_chunks, const Config& config);
+    SlotSearch(const Problem& problem, const Image& image, std::uint64_t budget_chunks, bool captured,
+               const SearchLimits& limits);
 
     /// Considers the slots that another plan gives the chunks of the image. Kept chunks count for nothing.
     void start(const std::vector<std::uint32_t>& chunk_slot);
     /// Searches from the best start, if there was one that works.
     void search();
-    /// Of the best plan found, per pass; RingEvaluator::impossible where there is none.
+    /// Of the best plan found, per pass; RingCalls::impossible where there is none.
     [[nodiscard]] double seconds() const noexcept { return best_seconds_; }
     /// The chunks and slots of the best plan found.
     [[nodiscard]] RingAssignment assignment();
@@ -60,7 +37,7 @@ public:
 private:
     struct Item {  // a chunk that may stream
         std::uint32_t first, last, chunk;
-        double seconds;  // on the link, without latency
+        double missing;  // the share of it that holds no bytes and is not copied
     };
     struct Slots {
         std::vector<std::uint32_t> of;    // by item
@@ -76,20 +53,16 @@ private:
     [[nodiscard]] double evaluate(const Slots& slots, double give_up);
     [[nodiscard]] bool take_slots(const Slots& slots);
     [[nodiscard]] bool make_calls(const Slots& slots);
-    void change(Slots& slots);
+    void change(Slots& slots, Random& random) const;
 
-    const Config config_;
+    const SearchLimits limits_;
     std::uint32_t slots_ = 0;
-    double latency_ = 0;
+    RingCalls calls_;
     std::vector<Item> items_;  // by first reader
     Slots best_;
-    double best_seconds_ = RingEvaluator::impossible;
+    double best_seconds_ = RingCalls::impossible;
     std::vector<std::uint32_t> first_in_, last_in_, before_;  // by slot; by item: the item before it in its slot
     std::vector<Streamed> stream_;                            // in the order of the copy stream
-    std::vector<std::uint32_t> call_of_;                      // by place in the stream
-    Timeline line_;
-    TimelineSolver solver_;
-    Random random_;
     std::uint64_t built_ = 0;
 };
 

@@ -8,12 +8,12 @@
 
 #include "residency/config.hpp"
 #include "residency/plan/image.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
+#include "residency/plan/search.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -21,11 +21,10 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 struct RingSolution {
     bool found = false;
     RingCandidate ring;
-    RingTiming timing;
+    double seconds = 0;                     ///< per pass
+    std::vector<std::uint8_t> call_begins;  ///< by piece, empty ones left out: whether a call begins with it
     std::uint64_t loads =
         0;  ///< chunks that memory lacks when the plan comes into force; counted only where memory holds something
-
-    [[nodiscard]] double seconds() const noexcept { return timing.seconds; }
 };
 
 /// The cyclic planner: searches the fastest ring of chunk slots through which a pass streams what does not fit. Each step streams what
@@ -33,13 +32,7 @@ struct RingSolution {
 /// its result never gets slower with more work.
 class TokenRing {
 public:
-    struct Config {
-        Effort effort = Effort::full;
-        double bound_seconds = 0;  ///< no ring is faster: the search ends near it
-        double work_share = 1;     ///< of the work that a search may take
-    };
-
-    TokenRing(RingProblem problem, const Config& config);
+    TokenRing(RingProblem problem, const SearchLimits& limits);
     TokenRing(const TokenRing&) = delete;
     TokenRing& operator=(const TokenRing&) = delete;
 
@@ -51,7 +44,7 @@ public:
     [[nodiscard]] RingSolution search();
     /// The chunks and slots of a ring that was found. The ring has slots [0, shape.slots).
     [[nodiscard]] RingAssignment assignment(const RingSolution& solution) {
-        return evaluator_.assignment(solution.ring, solution.timing);
+        return evaluator_.assignment(solution.ring);
     }
     /// Steps, calls and pieces looked at: a measure of time that is the same on every machine.
     [[nodiscard]] std::uint64_t work() const noexcept { return evaluator_.work() + rounding_.work(); }
@@ -67,8 +60,6 @@ private:
         [[nodiscard]] bool operator<(const Choice& other) const noexcept;  // faster
     };
 
-    [[nodiscard]] std::uint64_t share_of(std::uint64_t work) const;
-    [[nodiscard]] double single_wait_slots() const;
     void attempt(Choice choice, std::vector<Choice>& found);
     double consider(const RingCandidate& candidate, double give_up);
     [[nodiscard]] bool is_better(const RingSolution& a, const RingSolution& b) const;
@@ -76,14 +67,12 @@ private:
     [[nodiscard]] std::vector<Choice> coarse_grid();
     void descend(Choice from);
     [[nodiscard]] Choice smallest_as_fast();
-    [[nodiscard]] RingSolution refine_best(const Choice& chosen);
     void refine(std::uint64_t most_work);
-    void try_single_blocks(RingSolution& answer);
 
     [[nodiscard]] RingSolution minimize_refetch(RingSolution answer);
     [[nodiscard]] std::vector<RingShape> shapes_near(const RingShape& shape, std::uint64_t streamed_there) const;
 
-    const Config config_;
+    const SearchLimits limits_;
     const RingProblem problem_;
     RingEvaluator evaluator_;
     RingRounding rounding_;

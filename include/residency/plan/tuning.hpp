@@ -33,7 +33,7 @@ inline constexpr int chunk_floor_halvings = 6;
 inline constexpr double aligned_image_gain = 2e-3;
 inline constexpr std::uint32_t short_schedule_steps = 32;
 inline constexpr double aligned_image_floors = 2.5;
-inline constexpr double packed_image_saves = 0.02;
+inline constexpr ByEffort<double> packed_image_saves{0.02, 0};
 inline constexpr double copy_nodes_loss = 2e-3;
 
 // ---- the step from which a pass is planned
@@ -41,33 +41,21 @@ inline constexpr double turn_gain = 1e-9;
 
 // ---- cells that stay
 inline constexpr std::uint32_t held_cell_steps = 2;
-inline constexpr double held_shares[] = {0.75, 0.5, 0};
 inline constexpr double held_far_share = 1.0 / 8;
-inline constexpr double held_others_share = 1.0 / 16;
+inline constexpr ByEffort<double> held_others_share{1.0 / 16, 1.0 / 64};
 
 // ---- plans that bear slower steps
-inline constexpr double slower_steps = 1.05;
-inline constexpr double planned_slower_steps = 1.08;
+inline constexpr double slower_steps = 1.07;
 inline constexpr double slower_steps_from = 1;
 inline constexpr double slower_steps_to = 2.5;
 inline constexpr double slower_steps_harm = 3e-3;
-inline constexpr double slower_steps_share_quick = 0.5;
-inline constexpr double slower_steps_share_full = 0.95;
-inline constexpr double measured_steps_share = 0.5;
-inline constexpr double measured_steps_again_share = 0.25;
-inline constexpr double measured_steps_again_above = 0.015;
-inline constexpr double measured_steps_again_gain = 5e-4;
+inline constexpr ByEffort<double> slower_steps_share{0.5, 0.35};
 
 // ---- plans that bear a slower link
 inline constexpr ByEffort<double> slower_link_most{0.9, 0.97};
 inline constexpr double slower_link_least = 0.75;
 inline constexpr double slower_link_margin = 1.1;
 inline constexpr double slower_link_loss = 3e-4;
-
-// ---- a part of the widest step kept
-inline constexpr double part_kept_above = 0.03;
-inline constexpr double part_kept_share = 0.2;
-inline constexpr std::uint64_t part_kept_work = 4000000;
 
 // ---- refetch
 inline constexpr double refetch_loss = 1e-3;
@@ -88,7 +76,6 @@ inline constexpr double grid_piece_chunks[] = {1, 4};
 inline constexpr double grid_piece_factors[] = {1, 2};
 inline constexpr ByEffort<double> pieces_least{64, 3000};
 inline constexpr ByEffort<double> pieces_per_step{3, 6};
-inline constexpr double hopeless_ring = 0.01;
 
 // ---- token ring: descent
 inline constexpr ByEffort<std::size_t> descents{1, 3};
@@ -104,37 +91,16 @@ inline constexpr double shrink_last = 0.99;
 
 // ---- token ring: refinement
 inline constexpr ByEffort<std::uint64_t> refine_work{100000, 2000000};
-inline constexpr std::uint64_t refine_work_others = 500000;
-inline constexpr ByEffort<std::size_t> refine_others{0, 2};
-inline constexpr double refine_others_within = 0.02;
 inline constexpr double refine_ends_within = 2e-4;
 inline constexpr double refine_gain = 1e-7;
 inline constexpr std::size_t refine_reach_steps = 2;
 
-// ---- token ring: single block
-inline constexpr double single_block_above = 0.01;
-inline constexpr double single_block_factor = 1.5;
-inline constexpr double single_block_within = 0.02;
-inline constexpr ByEffort<std::uint64_t> single_block_work{150000, 1500000};
-inline constexpr ByEffort<std::uint64_t> single_block_refine_work{10000, 100000};
-
 // ---- release ring
 inline constexpr std::uint32_t release_most_steps = 48;
-inline constexpr double release_least_chunks = 12;
-inline constexpr double release_means = 3;
-inline constexpr double release_widest = 3.5;
-inline constexpr double release_above = 2e-3;
-inline constexpr double release_least_gain = 3e-3;
-inline constexpr double release_known_within = 3e-3;
-inline constexpr double release_rounds_share = 0.6;
-inline constexpr ByEffort<std::uint64_t> release_work{10000, 100000};
-inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 500000};
+inline constexpr ByEffort<std::uint64_t> release_work{10000, 150000};
+inline constexpr ByEffort<std::uint64_t> release_improve_work{0, 290000};
 inline constexpr ByEffort<int> release_sizes{4, 20};
-inline constexpr ByEffort<int> release_sizes_near{0, 6};
-inline constexpr double release_near = 0.03;
 inline constexpr double release_several_chunks = 4;
-inline constexpr double release_allowance = 0.25;
-inline constexpr int release_changes = 2;
 inline constexpr double release_least_ring = 0.02;
 inline constexpr int release_level_halvings = 40;
 inline constexpr std::uint32_t release_most_chunks = 32;
@@ -142,24 +108,15 @@ inline constexpr ByEffort<std::size_t> release_reach{2, 8};
 inline constexpr ByEffort<std::uint8_t> release_wide_steps{1, 4};
 inline constexpr unsigned release_joins = 5;
 inline constexpr double release_gain = 1e-6;
-inline constexpr std::uint32_t resize_most_steps = 100;
-inline constexpr std::uint32_t resize_most_slots = 24;
-inline constexpr double resize_above = 5e-3;
-inline constexpr double resize_known_within = 0.02;
-inline constexpr double resize_fewer_held = 0.02;
-inline constexpr std::uint64_t resize_work = 200000;
-inline constexpr std::uint64_t resize_last_work = 300000;
-inline constexpr std::uint64_t resize_most_work = 1500000;
-inline constexpr double resize_loss = 2e-3;
-inline constexpr double resize_least_gain = 1e-3;
 
 // ---- slots of few chunks
 inline constexpr std::uint32_t slots_most_chunks = 128;
 inline constexpr std::uint32_t slots_step_chunks = 3;
-inline constexpr double slots_above = 5e-3;
 inline constexpr ByEffort<std::uint64_t> slots_work{100000, 1000000};
 inline constexpr std::uint64_t slots_work_cube = 150;
-inline constexpr double slots_allowance = 0.03;
+
+// ---- random changes
+inline constexpr double travel_allowance = 4e-3;
 
 // ---- rounding
 inline constexpr double rounding_growth = 2e-3;
@@ -167,6 +124,7 @@ inline constexpr double rounding_most = 50;
 inline constexpr int rounding_halvings = 3;
 
 // ---- times
+inline constexpr std::uint64_t evaluation_work = 50;
 inline constexpr double period_tolerance = 1e-5;
 inline constexpr std::size_t search_cut_most = 4;
 inline constexpr std::uint32_t cut_most = 16;

@@ -14,6 +14,7 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
 #include "residency/plan/ring_assignment.hpp"
+#include "residency/plan/ring_calls.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
@@ -45,16 +46,14 @@ RESIDENCY_INLINE bool interval_ring(const Image& image, const std::vector<bool>&
     std::vector<std::uint32_t> order(slots);
     for (std::uint32_t s = 0; s < slots; ++s) { order[s] = s; }
     std::vector<std::uint32_t> last_reader(slots, none);
+    std::vector<RingPiece> pieces;
     for (int sweep = 0; sweep < 2; ++sweep) {
         // A heap whose front is taken first.
         std::vector<detail::FreeSlot> free;
         free.reserve(slots);
         for (std::uint32_t k = 0; k < slots; ++k) { free.push_back({-1, k, order[k]}); }
-        assignment = {};
-        assignment.slots_used = slots;
+        pieces.clear();
         std::fill(last_reader.begin(), last_reader.end(), none);
-        std::vector<std::size_t> opened;  // moves that wait for a step of the pass before, known at the end
-        std::vector<std::uint32_t> opened_slot;
         for (const std::uint32_t c : cells) {
             const Cell& cell = image.cells[c];
             for (std::uint32_t chunk = cell.chunk_begin; chunk < cell.chunk_end; ++chunk) {
@@ -62,22 +61,16 @@ RESIDENCY_INLINE bool interval_ring(const Image& image, const std::vector<bool>&
                 const auto [released, rank, slot] = free.front();
                 if (released >= static_cast<std::int64_t>(cell.first)) { return false; }
                 std::pop_heap(free.begin(), free.end(), std::greater<>{});
-                RingAssignment::Move move{chunk, chunk + 1, cell.first, {}, 0, assignment.slots.size()};
-                if (released >= 0) {
-                    move.wait = {static_cast<std::uint32_t>(released), 0};
-                } else {
-                    opened.push_back(assignment.moves.size());
-                    opened_slot.push_back(slot);
-                }
-                assignment.slots.push_back(slot);
-                assignment.moves.push_back(move);
+                const bool is_first = released < 0;  // then it waits for the pass before
+                pieces.push_back(
+                    {chunk, 1, slot, cell.first, is_first ? none : static_cast<std::uint32_t>(released), is_first});
                 free.back() = {cell.last, slot, slot};
                 std::push_heap(free.begin(), free.end(), std::greater<>{});
                 last_reader[slot] = cell.last;
             }
         }
-        for (std::size_t k = 0; k < opened.size(); ++k) {
-            assignment.moves[opened[k]].wait = {last_reader[opened_slot[k]], -1};
+        for (RingPiece& piece : pieces) {
+            if (piece.wait_previous) { piece.wait_step = last_reader[piece.slot]; }
         }
         residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
             const auto rank = [&](std::uint32_t slot) {  // never read: first
@@ -86,20 +79,22 @@ RESIDENCY_INLINE bool interval_ring(const Image& image, const std::vector<bool>&
             return rank(a) != rank(b) ? rank(a) < rank(b) : a < b;
         });
     }
-    // Waits never decrease where that is possible, so that moves share a call.
-    std::uint32_t call = 0;
-    for (std::size_t m = 0; m < assignment.moves.size(); ++m) {
-        if (m > 0) {
-            Wait& wait = assignment.moves[m].wait;
-            const RingAssignment::Move& before = assignment.moves[m - 1];
-            if (std::pair{before.wait.pass, before.wait.step} > std::pair{wait.pass, wait.step} &&
-                (before.wait.pass < 0 || before.wait.step < assignment.moves[m].needed_by)) {
-                wait = before.wait;
+    // Waits never decrease where that is possible, so that pieces share a call.
+    RingCalls calls{{}, 1, 0, false};
+    for (std::size_t p = 0; p < pieces.size(); ++p) {
+        if (p > 0) {
+            const RingPiece& before = pieces[p - 1];
+            RingPiece& piece = pieces[p];
+            const bool is_later =
+                before.wait_previous != piece.wait_previous ? piece.wait_previous : before.wait_step > piece.wait_step;
+            if (is_later && (before.wait_previous || before.wait_step < piece.needed_by)) {
+                piece.wait_step = before.wait_step;
+                piece.wait_previous = before.wait_previous;
             }
-            if (!(wait == before.wait) || before.needed_by != assignment.moves[m].needed_by) { ++call; }
         }
-        assignment.moves[m].call = call;
+        static_cast<void>(calls.add(pieces[p], Joins::same_release));
     }
+    assignment = calls.assignment(slots);
     return true;
 }
 

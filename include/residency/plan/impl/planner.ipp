@@ -24,7 +24,7 @@
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/tuning.hpp"
 #include "residency/plan/turn.hpp"
@@ -108,8 +108,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
                         [&](const Image* other) { return other->offsets == image.offsets; })) {
             return;
         }
-        const double known_seconds = is_found() ? best.predicted_seconds : RingEvaluator::impossible;
-        PlanData data = problem.cyclic ? cyclic_plan(problem, image, budget, options, least_seconds, known_seconds)
+        PlanData data = problem.cyclic ? cyclic_plan(problem, image, budget, options, least_seconds)
                                        : one_shot_plan(problem, image, budget, options);
         const double of_calls = data.predicted_seconds;
         count_nodes(data, problem, options);
@@ -133,8 +132,8 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         const bool is_near = is_found() && best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain);
         const bool is_wide = is_short || static_cast<double>(budget) <=
                                              tuning::aligned_image_floors * static_cast<double>(floors[k].chunks);
-        const bool saves =
-            static_cast<double>(deficit(0) - deficit(k)) > tuning::packed_image_saves * static_cast<double>(deficit(0));
+        const bool saves = static_cast<double>(deficit(0) - deficit(k)) >
+                           tuning::packed_image_saves(options.effort) * static_cast<double>(deficit(0));
         const bool is_worth = is_aligned                      ? !is_near && is_wide
                               : order == ImageOrder::sequence ? !is_near || saves
                               : order == ImageOrder::packed   ? saves

@@ -13,14 +13,15 @@
 #include "residency/plan/copy.hpp"
 #include "residency/plan/release_ring.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
-#include "residency/plan/timeline.hpp"
+#include "residency/plan/ring_calls.hpp"
+#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
 RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate, double give_up) {
+    built_ += tuning::evaluation_work;
     const std::uint64_t streamed = candidate.streamed();
-    if (streamed <= problem_.deficit()) { return RingEvaluator::impossible; }
+    if (streamed <= problem_.deficit()) { return RingCalls::impossible; }
     const double idle = least_idle(candidate.streamed_per_step, streamed - problem_.deficit());
     auto copied = static_cast<double>(streamed);
     for (std::uint32_t i = 0; problem_.missing_chunks() > 0 && i < problem_.steps(); ++i) {
@@ -31,9 +32,8 @@ RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate,
         built_ += problem_.steps();
         return least;
     }
-    if (!build(candidate, streamed)) { return RingEvaluator::impossible; }
-    std::size_t cut = 0;
-    return ring_seconds(problem_.is_captured(), line_, solver_, give_up, cut, idle);
+    if (!build(candidate, streamed)) { return RingCalls::impossible; }
+    return calls_.seconds(give_up, idle);
 }
 
 // Seconds that the link idles beside steps that leave few slots: each of those gets one chunk while the step runs, by a call of its own at
@@ -229,64 +229,34 @@ RESIDENCY_INLINE void ReleaseRing::sort_pieces() {
     std::swap(pieces_, sorted_);
 }
 
-// Pieces of a step that follow the same release share a call, and those that the candidate joins; in a graph, whose calls are one copy each,
-// where that copy goes on. False where a piece would wait for a step that needs it.
+// Pieces of a step that follow the same release share a call, and those that the candidate joins. False where a piece would wait for a step
+// that needs it.
 RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& joins) {
     sort_pieces();
-    built_ += pieces_.size();
-    std::vector<Timeline::Call>& calls = line_.calls;
-    calls.clear();
-    piece_call_.clear();
+    calls_.clear();
     taken_.assign(stream_.size(), 0);
-    const Piece* before = nullptr;
-    std::uint32_t chunks_end = 0;  // of the piece before
-    std::uint32_t number = 0;      // of the call, in its step
+    std::uint32_t step = none, number = 0;  // of the call, in its step
     for (const Piece& piece : pieces_) {
         const StreamedRun& run = stream_[piece.run];
-        const bool same_step = before != nullptr && stream_[before->run].first == run.first;
-        const bool same_call = same_step && before->wait == piece.wait && before->previous == piece.previous;
-        if (!same_call) { number = same_step ? number + 1 : 0; }
-        const std::uint32_t chunk = run.chunk_begin + taken_[piece.run];
-        const bool is_next = chunk == chunks_end;
+        const RingPiece next{run.chunk_begin + taken_[piece.run],
+                             piece.count,
+                             piece.slot,
+                             run.first,
+                             piece.wait,
+                             piece.previous,
+                             run.missing};
         taken_[piece.run] += piece.count;
-        chunks_end = chunk + piece.count;
-        before = &piece;
-        const double transfer = (piece.count - run.missing) / problem_.chunks_per_second();
-        const bool joined = number < 8 && (joins[run.first] >> number & 1U) != 0 && !calls.empty() &&
-                            (is_next || !problem_.is_captured());
-        if (same_call || joined) {
-            Timeline::Call& back = calls.back();
-            if (!same_call &&
-                (back.wait_previous != piece.previous ? back.wait_previous : back.wait_step < piece.wait)) {
-                if (!piece.previous && piece.wait >= back.needed_by) { return false; }
-                back.wait_step = piece.wait;
-                back.wait_previous = piece.previous;
-            }
-            back.seconds += transfer + (problem_.is_captured() && !is_next ? problem_.latency() : 0);
-        } else {
-            calls.push_back({problem_.latency() + transfer, run.first, piece.wait, piece.previous});
-        }
-        piece_call_.push_back(static_cast<std::uint32_t>(calls.size() - 1));
+        if (!calls_.follows_same_release(next)) { number = run.first == step ? number + 1 : 0; }
+        step = run.first;
+        const bool is_joined = number < 8 && (joins[step] >> number & 1U) != 0;
+        if (!calls_.add(next, is_joined ? Joins::if_possible : Joins::same_release)) { return false; }
     }
     return true;
 }
 
 RESIDENCY_INLINE RingAssignment ReleaseRing::assignment(const ReleaseCandidate& candidate) {
     static_cast<void>(build(candidate, candidate.streamed()));
-    RingAssignment out;
-    out.slots_used = slots_;
-    taken_.assign(stream_.size(), 0);
-    for (std::size_t p = 0; p < pieces_.size(); ++p) {
-        const Piece& piece = pieces_[p];
-        const StreamedRun& run = stream_[piece.run];
-        const Timeline::Call& call = line_.calls[piece_call_[p]];
-        const std::uint32_t begin = run.chunk_begin + taken_[piece.run];
-        taken_[piece.run] += piece.count;
-        out.moves.push_back({begin, begin + piece.count, run.first, Wait{call.wait_step, call.wait_previous ? -1 : 0},
-                             piece_call_[p], out.slots.size()});
-        for (std::uint32_t k = 0; k < piece.count; ++k) { out.slots.push_back(piece.slot + k); }
-    }
-    return out;
+    return calls_.assignment(slots_);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

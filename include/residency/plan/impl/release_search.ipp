@@ -12,10 +12,11 @@
 
 #include "residency/config.hpp"
 #include "residency/plan/fluid.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/release_ring.hpp"
 #include "residency/plan/release_search.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
+#include "residency/plan/ring_problem.hpp"
+#include "residency/plan/search.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
@@ -50,20 +51,8 @@ inline std::vector<std::uint32_t> rounded(const RingProblem& problem, const std:
 
 }  // namespace detail
 
-RESIDENCY_INLINE bool is_wide_among_small(const RingProblem& problem) {
-    const std::uint32_t n = problem.steps();
-    if (n == 0 || n > tuning::release_most_steps) { return false; }
-    double widest = 0, sum = 0;
-    for (const double chunks : problem.capacity()) {
-        widest = (std::max)(widest, chunks);
-        sum += chunks;
-    }
-    return widest >= tuning::release_least_chunks && widest * n >= tuning::release_means * sum &&
-           static_cast<double>(problem.budget()) <= tuning::release_widest * widest;
-}
-
-RESIDENCY_INLINE ReleaseSearch::ReleaseSearch(const RingProblem& problem, const Config& config)
-    : problem_{problem}, config_{config}, ring_{problem} {
+RESIDENCY_INLINE ReleaseSearch::ReleaseSearch(const RingProblem& problem, const SearchLimits& limits)
+    : problem_{problem}, limits_{limits}, ring_{problem} {
     for (std::uint32_t i = 0; i < problem.steps(); ++i) {
         if (problem.capacity()[i] > 0) { able_.push_back(i); }
         if (problem.capacity()[i] >= tuning::release_several_chunks) { wide_.push_back(i); }
@@ -71,75 +60,71 @@ RESIDENCY_INLINE ReleaseSearch::ReleaseSearch(const RingProblem& problem, const 
     if (wide_.size() < 2) { wide_ = able_; }
 }
 
-RESIDENCY_INLINE std::uint64_t ReleaseSearch::share_of(std::uint64_t work) const noexcept {
-    return static_cast<std::uint64_t>(config_.work_share * static_cast<double>(work));
-}
-
 RESIDENCY_INLINE bool ReleaseSearch::search(const std::vector<std::uint32_t>& streamed_per_step) {
     best_ = {};
-    stop_ = work() + share_of(tuning::release_work(config_.effort));
+    stop_ = work() + limits_.share_of(tuning::release_work(limits_.effort));
     start(streamed_per_step);
-    if (best_.seconds == RingEvaluator::impossible) { return false; }
+    if (best_.seconds == RingCalls::impossible) { return false; }
     descend(best_);
     return true;
 }
 
 RESIDENCY_INLINE void ReleaseSearch::improve(const Solution& found) {
     best_ = found;
-    travel(share_of(tuning::release_improve_work(config_.effort)), Changes::all);
-    stop_ = work() + share_of(tuning::release_work(config_.effort));
+    change_at_random(tuning::release_improve_work(limits_.effort), Changes::all);
+    stop_ = work() + limits_.share_of(tuning::release_work(limits_.effort));
     descend(best_);
-}
-
-RESIDENCY_INLINE void ReleaseSearch::resize() {
-    const std::uint64_t stop = work() + share_of(tuning::resize_most_work);
-    Solution found = best_;
-    const auto resize_by = [&](bool less) {
-        const double before = found.seconds;
-        best_ = found;
-        while (work() < stop && best_.seconds > config_.bound_seconds * (1 + tuning::refine_ends_within) &&
-               (less ? stream_one_less(best_.candidate) : stream_one_more(best_.candidate))) {
-            best_.seconds = ring_.evaluate(best_.candidate, RingEvaluator::impossible);
-            travel(share_of(tuning::resize_work), Changes::same_size);
-            if (best_.seconds > found.seconds * (1 + tuning::resize_loss)) { break; }
-            if (best_.seconds < found.seconds) { found = best_; }
-        }
-        return found.seconds < before;
-    };
-    if (!resize_by(true)) { static_cast<void>(resize_by(false)); }
-    best_ = std::move(found);
-    travel(share_of(tuning::resize_last_work), Changes::same_size);
 }
 
 RESIDENCY_INLINE bool ReleaseSearch::search_calls(const std::vector<std::uint32_t>& streamed_per_step) {
     best_ = {};
     consider_start(streamed_per_step);
-    if (best_.seconds == RingEvaluator::impossible) { return false; }
-    stop_ = work() + share_of(tuning::release_work(config_.effort));
+    if (best_.seconds == RingCalls::impossible) { return false; }
+    const std::uint64_t most_work = tuning::release_work(limits_.effort);
+    stop_ = work() + limits_.share_of(most_work);
     assign_otherwise(best_);
-    travel(share_of(tuning::release_work(config_.effort)), Changes::same_chunks);
+    change_at_random(most_work, Changes::of_calls);
     return true;
 }
 
-// The step that streams the most chunks streams one less.
-RESIDENCY_INLINE bool ReleaseSearch::stream_one_less(ReleaseCandidate& candidate) const {
-    std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
-    const auto most = std::max_element(streamed.begin(), streamed.end());
-    if (*most == 0 || candidate.streamed() <= problem_.deficit() + 1) { return false; }
-    --*most;
-    return true;
+RESIDENCY_INLINE void ReleaseSearch::approach(const Solution& found, double most_seconds) {
+    best_ = found;
+    const double per_load = 1 / (tuning::refetch_passes * problem_.chunks_per_second());
+    double cost = best_.seconds + per_load * loads(best_.candidate);
+    travel(
+        best_.candidate, cost, limits_, limits_.share_of(tuning::release_improve_work(limits_.effort)),
+        [&](ReleaseCandidate& candidate, Random& random) {
+            if (random(2) == 0 && keep_resident(candidate, random)) { return; }
+            while (!change(candidate, Changes::all, random)) {}
+        },
+        [&](const ReleaseCandidate& candidate, double give_up) {
+            const double seconds = ring_.evaluate(candidate, (std::min)(give_up, most_seconds));
+            return seconds > most_seconds ? RingCalls::impossible : seconds + per_load * loads(candidate);
+        },
+        [&] { return work(); });
+    best_.seconds = ring_.evaluate(best_.candidate, RingCalls::impossible);
 }
 
-// Of the steps that have another chunk, the one that streams the fewest streams one more.
-RESIDENCY_INLINE bool ReleaseSearch::stream_one_more(ReleaseCandidate& candidate) const {
+// Chunks that stay and that memory lacks.
+RESIDENCY_INLINE double ReleaseSearch::loads(const ReleaseCandidate& candidate) {
+    choose_chunks(problem_, candidate.streamed_per_step, stream_);
+    std::uint64_t sum = 0;
+    for (const RingPart& part : problem_.parts()) { sum += problem_.absent(part.chunk_begin, part.chunk_end); }
+    for (const StreamedRun& run : stream_) { sum -= problem_.absent(run.chunk_begin, run.chunk_begin + run.chunks); }
+    return static_cast<double>(sum);
+}
+
+// A step that streams what the plan before keeps leaves a chunk to one that keeps what that plan streams. False where there are no two.
+RESIDENCY_INLINE bool ReleaseSearch::keep_resident(ReleaseCandidate& candidate, Random& random) const {
     std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
-    std::uint32_t fewest = none;
-    for (const std::uint32_t step : wide_) {
-        if (streamed[step] + 1 > problem_.capacity()[step]) { continue; }
-        if (fewest == none || streamed[step] < streamed[fewest]) { fewest = step; }
+    std::vector<std::uint32_t> more, less;  // than the plan before streams
+    for (const std::uint32_t i : able_) {
+        if (streamed[i] > problem_.nonresident()[i]) { more.push_back(i); }
+        if (streamed[i] < problem_.nonresident()[i]) { less.push_back(i); }
     }
-    if (fewest == none) { return false; }
-    ++streamed[fewest];
+    if (more.empty() || less.empty()) { return false; }
+    --streamed[more[random(more.size())]];
+    ++streamed[less[random(less.size())]];
     return true;
 }
 
@@ -148,33 +133,25 @@ RESIDENCY_INLINE void ReleaseSearch::start(const std::vector<std::uint32_t>& str
     const double widest = *std::max_element(problem_.capacity().begin(), problem_.capacity().end());
     const double least = std::ceil(detail::least_level(problem_, widest));
     Fluid fluid{problem_.capacity(), problem_.compute(), problem_.chunks_per_second()};
-    const int sizes = tuning::release_sizes(config_.effort);
-    best_ring_ = 0;
+    const int sizes = tuning::release_sizes(limits_.effort);
     for (int k = 0; k < sizes && work() < stop_; ++k) {
         const double part = k / static_cast<double>(sizes);
         start_with_ring(fluid, static_cast<double>(problem_.budget()) * std::pow(tuning::release_least_ring, part));
         const double level = std::floor(least + (widest - least) * part * part);
         consider_start(detail::rounded(problem_, problem_.capacity(), level));
     }
-    const double about = best_ring_;
-    const int around = tuning::release_sizes_near(config_.effort);
-    for (int k = -around; k <= around && about > 0 && work() < stop_; ++k) {
-        start_with_ring(fluid, about * (1 + tuning::release_near * k));
-    }
 }
 
 RESIDENCY_INLINE void ReleaseSearch::start_with_ring(Fluid& fluid, double ring) {
     if (ring < 1 || !fluid.solve(ring, static_cast<double>(problem_.deficit()))) { return; }
-    const double before = best_.seconds;
     consider_start(detail::rounded(problem_, fluid.stream(), ring));
-    if (best_.seconds < before) { best_ring_ = ring; }
 }
 
 RESIDENCY_INLINE void ReleaseSearch::consider_start(std::vector<std::uint32_t> streamed_per_step) {
     Solution now;
     now.candidate.streamed_per_step = std::move(streamed_per_step);
     now.candidate.joins.assign(problem_.steps(), 0);
-    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(config_.effort); ++wider) {
+    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(limits_.effort); ++wider) {
         for (const bool backward : {false, true}) {
             now.candidate.wider = wider;
             now.candidate.backward = backward;
@@ -186,10 +163,10 @@ RESIDENCY_INLINE void ReleaseSearch::consider_start(std::vector<std::uint32_t> s
 
 // Changes what was found, many chunks first, for as long as something helps.
 RESIDENCY_INLINE void ReleaseSearch::descend(Solution& now) {
-    for (double before = RingEvaluator::impossible; now.seconds < before * (1 - tuning::release_gain) && !ends(now);) {
+    for (double before = RingCalls::impossible; now.seconds < before * (1 - tuning::release_gain) && !ends(now);) {
         before = now.seconds;
         for (std::uint32_t chunks = tuning::release_most_chunks; chunks > 0; chunks /= 2) {
-            for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+            for (double last = RingCalls::impossible; now.seconds < last && !ends(now);) {
                 last = now.seconds;
                 stream_otherwise(now, chunks);
             }
@@ -202,7 +179,7 @@ RESIDENCY_INLINE void ReleaseSearch::descend(Solution& now) {
 RESIDENCY_INLINE void ReleaseSearch::stream_otherwise(Solution& now, std::uint32_t chunks) {
     std::vector<std::uint32_t>& streamed = now.candidate.streamed_per_step;
     const auto has_room = [&](std::uint32_t step) { return streamed[step] + chunks <= problem_.capacity()[step]; };
-    const std::size_t count = able_.size(), reach = (std::min)(tuning::release_reach(config_.effort), count);
+    const std::size_t count = able_.size(), reach = (std::min)(tuning::release_reach(limits_.effort), count);
     for (std::size_t k = 0; k < count; ++k) {
         const std::uint32_t a = able_[k];
         if (ends(now)) { return; }
@@ -229,7 +206,7 @@ RESIDENCY_INLINE void ReleaseSearch::stream_otherwise(Solution& now, std::uint32
 }
 
 RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
-    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(config_.effort); ++wider) {
+    for (std::uint8_t wider = 0; wider < tuning::release_wide_steps(limits_.effort); ++wider) {
         for (const bool backward : {false, true}) {
             const auto before = std::pair{now.candidate.wider, now.candidate.backward};
             now.candidate.wider = wider;
@@ -237,7 +214,7 @@ RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
             if (!keeps(now)) { std::tie(now.candidate.wider, now.candidate.backward) = before; }
         }
     }
-    for (double last = RingEvaluator::impossible; now.seconds < last && !ends(now);) {
+    for (double last = RingCalls::impossible; now.seconds < last && !ends(now);) {
         last = now.seconds;
         for (const std::uint32_t step : able_) {
             for (unsigned number = 0; number < tuning::release_joins && !ends(now); ++number) {
@@ -249,41 +226,28 @@ RESIDENCY_INLINE void ReleaseSearch::assign_otherwise(Solution& now) {
     }
 }
 
-// Takes random changes that leave a ring within some seconds of the best one, fewer and fewer of them (record-to-record travel, Dueck
-// 1993).
-RESIDENCY_INLINE void ReleaseSearch::travel(std::uint64_t most_work, Changes changes) {
-    const std::uint64_t begin = work();
-    const double allowance = tuning::release_allowance / problem_.chunks_per_second();
-    random_ = {};
-    Solution now = best_;
-    stop_ = begin + most_work;
-    while (!ends(best_)) {
-        const double left = 1 - static_cast<double>(work() - begin) / static_cast<double>(most_work);
-        const double limit = best_.seconds + allowance * left;
-        const ReleaseCandidate before = now.candidate;
-        for (int made = 0; made < tuning::release_changes;) { made += change(now.candidate, changes) ? 1 : 0; }
-        now.seconds = ring_.evaluate(now.candidate, limit);
-        if (now.seconds > limit) {
-            now.candidate = before;
-        } else if (now.seconds < best_.seconds) {
-            best_ = now;
-        }
-    }
+RESIDENCY_INLINE void ReleaseSearch::change_at_random(std::uint64_t most_work, Changes changes) {
+    travel(
+        best_.candidate, best_.seconds, limits_, limits_.share_of(most_work),
+        [&](ReleaseCandidate& candidate, Random& random) {
+            while (!change(candidate, changes, random)) {}
+        },
+        [&](const ReleaseCandidate& candidate, double give_up) { return ring_.evaluate(candidate, give_up); },
+        [&] { return work(); });
 }
 
 // One random change: of each twenty, eleven stream some chunks at another step, four stream more or less, three join or part calls
 // and two bring slots back in another way. False where that changes nothing.
-RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate, Changes changes) {
-    const std::uint64_t kind = changes == Changes::same_chunks ? 15 + random_(5) : random_(20);
-    const std::vector<std::uint32_t>& steps = random_(4) == 0 ? able_ : wide_;
-    const std::uint32_t a = steps[random_(steps.size())], b = steps[random_(steps.size())];
-    const bool keeps_size = changes != Changes::all;
-    const auto chunks = static_cast<std::uint32_t>(keeps_size ? 1 : 1 + random_(2) * random_(2) * (1 + random_(3)));
+RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate, Changes changes, Random& random) const {
+    const std::uint64_t kind = changes == Changes::of_calls ? 15 + random(5) : random(20);
+    const std::vector<std::uint32_t>& steps = random(4) == 0 ? able_ : wide_;
+    const std::uint32_t a = steps[random(steps.size())], b = steps[random(steps.size())];
+    const auto chunks = static_cast<std::uint32_t>(1 + random(2) * random(2) * (1 + random(3)));
     std::vector<std::uint32_t>& streamed = candidate.streamed_per_step;
     const auto room = [&](std::uint32_t step) {
         return static_cast<std::uint32_t>(problem_.capacity()[step]) - streamed[step];
     };
-    if (kind < (keeps_size ? 15U : 11U)) {
+    if (kind < 11) {
         const std::uint32_t moved = (std::min)({chunks, streamed[a], room(b)});
         streamed[a] -= moved;
         streamed[b] += moved;
@@ -300,15 +264,15 @@ RESIDENCY_INLINE bool ReleaseSearch::change(ReleaseCandidate& candidate, Changes
         return more != 0;
     }
     if (kind < 18) {
-        const std::uint32_t step = able_[random_(able_.size())];
-        const std::uint64_t number = random_(tuning::release_joins);
+        const std::uint32_t step = able_[random(able_.size())];
+        const std::uint64_t number = random(tuning::release_joins);
         if (streamed[step] <= number) { return false; }  // so many calls it has not
         candidate.joins[step] = static_cast<std::uint8_t>(candidate.joins[step] ^ 1U << number);
         return true;
     }
     const auto before = std::pair{candidate.wider, candidate.backward};
-    candidate.wider = static_cast<std::uint8_t>(random_(tuning::release_wide_steps(config_.effort)));
-    candidate.backward = random_(2) != 0;
+    candidate.wider = static_cast<std::uint8_t>(random(tuning::release_wide_steps(limits_.effort)));
+    candidate.backward = random(2) != 0;
     return before != std::pair{candidate.wider, candidate.backward};
 }
 
@@ -321,7 +285,7 @@ RESIDENCY_INLINE bool ReleaseSearch::keeps(Solution& now) {
 }
 
 RESIDENCY_INLINE bool ReleaseSearch::ends(const Solution& now) const {
-    return work() >= stop_ || now.seconds <= config_.bound_seconds * (1 + tuning::refine_ends_within);
+    return work() >= stop_ || limits_.is_near(now.seconds);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

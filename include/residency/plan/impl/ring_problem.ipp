@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -114,6 +115,36 @@ RESIDENCY_INLINE RingProblem::RingProblem(const Problem& problem, const Image& i
     }
     budget_ = budget_chunks > held ? budget_chunks - held : 0;
     deficit_ = streamable_ > budget_ ? streamable_ - budget_ : 0;
+}
+
+RESIDENCY_INLINE void choose_chunks(const RingProblem& problem, const std::vector<std::uint32_t>& streamed_per_step,
+                                    std::vector<StreamedRun>& stream) {
+    stream.clear();
+    for (std::uint32_t i = 0; i < streamed_per_step.size(); ++i) {
+        std::uint32_t left = streamed_per_step[i];
+        for (std::uint32_t k = problem.first_part(i); left > 0; ++k) {
+            const RingPart& part = problem.parts()[k];
+            const std::uint32_t x = (std::min)(left, part.chunks());
+            const bool continues =
+                !stream.empty() && stream.back().chunk_begin + stream.back().chunks == part.chunk_begin;
+            bool at_begin = continues;
+            if (problem.knows_presence() && x < part.chunks()) {
+                const std::uint32_t head = problem.nonresident(part.chunk_begin, part.chunk_begin + x);
+                const std::uint32_t tail = problem.nonresident(part.chunk_end - x, part.chunk_end);
+                at_begin = head != tail ? head > tail : continues;
+            }
+            stream.push_back(
+                {part.first, part.last, at_begin ? part.chunk_begin : part.chunk_end - x, x, part.missing});
+            if (stream.size() > 1) {  // a short chunk comes after those that it continues
+                StreamedRun &last = stream.back(), &before = stream[stream.size() - 2];
+                if (last.chunk_begin + x == before.chunk_begin && last.first == before.first &&
+                    last.last == before.last) {
+                    std::swap(last, before);
+                }
+            }
+            left -= x;
+        }
+    }
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::plan

@@ -14,18 +14,28 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_evaluator.hpp"
+#include "residency/plan/ring_calls.hpp"
+#include "residency/plan/search.hpp"
 #include "residency/plan/slot_search.hpp"
-#include "residency/plan/timeline.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 
+namespace detail {
+
+inline std::vector<double> seconds_of_steps(const Problem& problem) {
+    std::vector<double> seconds = problem.compute_seconds;
+    seconds.resize(problem.steps(), 0.0);
+    return seconds;
+}
+
+}  // namespace detail
+
 RESIDENCY_INLINE SlotSearch::SlotSearch(const Problem& problem, const Image& image, std::uint64_t budget_chunks,
-                                        const Config& config)
-    : config_{config}, latency_{config.captured ? problem.link.node_latency_seconds : problem.link.latency_seconds} {
-    line_.compute = problem.compute_seconds;
-    line_.compute.resize(problem.steps(), 0.0);
+                                        bool captured, const SearchLimits& limits)
+    : limits_{limits},
+      calls_{detail::seconds_of_steps(problem), problem.link.bytes_per_second / static_cast<double>(image.chunk_bytes),
+             captured ? problem.link.node_latency_seconds : problem.link.latency_seconds, captured} {
     std::vector<std::uint64_t> bytes(image.chunks(), 0);
     for (const ImageRange& range : filled_ranges(problem, image)) {
         for (const std::uint32_t c : chunks_of(range.begin, range.end, image.chunk_bytes)) {
@@ -36,7 +46,8 @@ RESIDENCY_INLINE SlotSearch::SlotSearch(const Problem& problem, const Image& ima
     items_.reserve(image.chunks());
     for (const Cell& cell : image.cells) {
         for (std::uint32_t c = cell.chunk_begin; c < cell.chunk_end && !cell.keep; ++c) {
-            items_.push_back({cell.first, cell.last, c, static_cast<double>(bytes[c]) / problem.link.bytes_per_second});
+            items_.push_back(
+                {cell.first, cell.last, c, 1 - static_cast<double>(bytes[c]) / static_cast<double>(image.chunk_bytes)});
         }
     }
     slots_ = static_cast<std::uint32_t>((std::min<std::uint64_t>)(budget_chunks - image.kept_chunks(), items_.size()));
@@ -66,39 +77,27 @@ RESIDENCY_INLINE void SlotSearch::start(const std::vector<std::uint32_t>& chunk_
 }
 
 RESIDENCY_INLINE void SlotSearch::search() {
-    if (best_seconds_ == RingEvaluator::impossible) { return; }
-    const std::uint64_t begin = built_ + solver_.nodes(), count = items_.size(),
-                        most = (std::min)(tuning::slots_work(config_.effort),
+    if (best_seconds_ == RingCalls::impossible) { return; }
+    const std::uint64_t count = items_.size();
+    const std::uint64_t most = (std::min)(tuning::slots_work(limits_.effort),
                                           tuning::slots_work_cube * count * count * count);  // few items have few plans
-    Slots now = best_, before;
-    for (std::uint64_t work = 0;
-         work < most && best_seconds_ > config_.bound_seconds * (1 + tuning::refine_ends_within);
-         work = built_ + solver_.nodes() - begin) {
-        const double left = 1 - static_cast<double>(work) / static_cast<double>(most);
-        const double limit = best_seconds_ * (1 + tuning::slots_allowance * left * left);
-        before = now;
-        change(now);
-        const double seconds = evaluate(now, limit);
-        if (seconds > limit) {
-            std::swap(now, before);
-        } else if (seconds < best_seconds_) {
-            best_ = now;
-            best_seconds_ = seconds;
-        }
-    }
+    travel(
+        best_, best_seconds_, limits_, most, [&](Slots& slots, Random& random) { change(slots, random); },
+        [&](const Slots& slots, double give_up) { return evaluate(slots, give_up); },
+        [&] { return built_ + calls_.work(); });
 }
 
 // One random change: of each twenty, eight give a chunk another slot, six swap two chunks, four swap what two slots hold from some
 // step on, and two join or part calls.
-RESIDENCY_INLINE void SlotSearch::change(Slots& slots) {
-    const std::uint64_t kind = random_(20);
-    const auto a = static_cast<std::size_t>(random_(items_.size()));
+RESIDENCY_INLINE void SlotSearch::change(Slots& slots, Random& random) const {
+    const std::uint64_t kind = random(20);
+    const auto a = static_cast<std::size_t>(random(items_.size()));
     if (kind < 8) {
-        slots.of[a] = static_cast<std::uint32_t>(random_(slots_));
+        slots.of[a] = static_cast<std::uint32_t>(random(slots_));
     } else if (kind < 14) {
-        std::swap(slots.of[a], slots.of[static_cast<std::size_t>(random_(items_.size()))]);
+        std::swap(slots.of[a], slots.of[static_cast<std::size_t>(random(items_.size()))]);
     } else if (kind < 18) {
-        const std::uint32_t one = slots.of[a], other = static_cast<std::uint32_t>(random_(slots_));
+        const std::uint32_t one = slots.of[a], other = static_cast<std::uint32_t>(random(slots_));
         for (std::size_t k = 0; k < items_.size(); ++k) {
             if (items_[k].first < items_[a].first) { continue; }
             if (slots.of[k] == one) {
@@ -115,10 +114,9 @@ RESIDENCY_INLINE void SlotSearch::change(Slots& slots) {
 // Seconds per pass; impossible where chunks of one slot are read at the same time or a call would wait for a step that needs it. Above
 // `give_up`: a lower bound.
 RESIDENCY_INLINE double SlotSearch::evaluate(const Slots& slots, double give_up) {
-    built_ += items_.size();
-    if (!take_slots(slots) || !make_calls(slots)) { return RingEvaluator::impossible; }
-    std::size_t cut = 0;
-    return ring_seconds(config_.captured, line_, solver_, give_up, cut);
+    built_ += tuning::evaluation_work + items_.size();
+    if (!take_slots(slots) || !make_calls(slots)) { return RingCalls::impossible; }
+    return calls_.seconds(give_up);
 }
 
 // Which items stream, in the order of the copy stream. False where two of one slot are read at the same time.
@@ -155,44 +153,22 @@ RESIDENCY_INLINE bool SlotSearch::take_slots(const Slots& slots) {
 // Items of a step that follow the same release share a call, and those that are joined. False where a call would wait for a step that
 // needs it.
 RESIDENCY_INLINE bool SlotSearch::make_calls(const Slots& slots) {
-    line_.calls.clear();
-    call_of_.clear();
-    const Streamed* before = nullptr;
+    calls_.clear();
     for (const Streamed& one : stream_) {
         const Item& item = items_[one.item];
-        const bool same = before != nullptr && before->key == one.key;
-        const bool continues = same && items_[before->item].chunk + 1 == item.chunk;
-        if (same || (before != nullptr && slots.joins[one.item] != 0 && !config_.captured)) {
-            Timeline::Call& call = line_.calls.back();
-            if (!same && (call.wait_previous != one.previous ? call.wait_previous : call.wait_step < one.wait)) {
-                if (!one.previous && one.wait >= call.needed_by) { return false; }
-                call.wait_step = one.wait;
-                call.wait_previous = one.previous;
-            }
-            call.seconds += item.seconds + (config_.captured && !continues ? latency_ : 0);
-        } else {
-            line_.calls.push_back({latency_ + item.seconds, item.first, one.wait, one.previous});
-        }
-        call_of_.push_back(static_cast<std::uint32_t>(line_.calls.size() - 1));
-        before = &one;
+        const RingPiece piece{item.chunk, 1, slots.of[one.item], item.first, one.wait, one.previous, item.missing};
+        if (!calls_.add(piece, slots.joins[one.item] != 0 ? Joins::if_possible : Joins::same_release)) { return false; }
     }
     return true;
 }
 
 RESIDENCY_INLINE RingAssignment SlotSearch::assignment() {
     static_cast<void>(take_slots(best_) && make_calls(best_));
-    RingAssignment out;
+    RingAssignment out = calls_.assignment(0);
     std::vector<std::uint32_t> number(slots_, none);  // of the slots that several share
-    out.moves.reserve(stream_.size());
-    out.slots.reserve(stream_.size());
-    for (std::size_t k = 0; k < stream_.size(); ++k) {
-        const Item& item = items_[stream_[k].item];
-        const Timeline::Call& call = line_.calls[call_of_[k]];
-        std::uint32_t& slot = number[best_.of[stream_[k].item]];
-        if (slot == none) { slot = out.slots_used++; }
-        out.moves.push_back({item.chunk, item.chunk + 1, item.first, Wait{call.wait_step, call.wait_previous ? -1 : 0},
-                             call_of_[k], k});
-        out.slots.push_back(slot);
+    for (std::uint32_t& slot : out.slots) {
+        if (number[slot] == none) { number[slot] = out.slots_used++; }
+        slot = number[slot];
     }
     return out;
 }

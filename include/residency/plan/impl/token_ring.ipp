@@ -14,6 +14,7 @@
 #include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
@@ -30,29 +31,30 @@ inline std::uint32_t blocks_for(std::uint32_t slots, double piece_chunks) {
 
 }  // namespace detail
 
-RESIDENCY_INLINE TokenRing::TokenRing(RingProblem problem, const Config& config)
-    : config_{config}, problem_{std::move(problem)}, evaluator_{problem_}, rounding_{problem_} {}
+RESIDENCY_INLINE TokenRing::TokenRing(RingProblem problem, const SearchLimits& limits)
+    : limits_{limits}, problem_{std::move(problem)}, evaluator_{problem_}, rounding_{problem_} {}
 
 RESIDENCY_INLINE bool TokenRing::Choice::operator<(const Choice& other) const noexcept {
     return std::tie(seconds, slots, blocks, target, phase) <
            std::tie(other.seconds, other.slots, other.blocks, other.target, other.phase);
 }
 
-RESIDENCY_INLINE std::uint64_t TokenRing::share_of(std::uint64_t work) const {
-    return static_cast<std::uint64_t>(config_.work_share * static_cast<double>(work));
-}
-
 RESIDENCY_INLINE RingSolution TokenRing::search() {
     best_ = {};
     tried_.clear();
     done_.clear();
-    most_work_ = work() + share_of((std::max)(tuning::ring_work_least(config_.effort),
-                                              tuning::ring_work_per_step(config_.effort) * problem_.steps()));
+    most_work_ = work() + limits_.share_of((std::max)(tuning::ring_work_least(limits_.effort),
+                                                      tuning::ring_work_per_step(limits_.effort) * problem_.steps()));
     const std::vector<Choice> seeds = coarse_grid();
-    for (std::size_t k = 0; k < seeds.size() && k < tuning::descents(config_.effort); ++k) { descend(seeds[k]); }
+    for (std::size_t k = 0; k < seeds.size() && k < tuning::descents(limits_.effort); ++k) { descend(seeds[k]); }
     if (!best_.found) { return std::move(best_); }
-    RingSolution answer = refine_best(smallest_as_fast());
-    try_single_blocks(answer);
+    const Choice chosen = smallest_as_fast();
+    best_.found = false;
+    tried_.clear();
+    std::vector<Choice> found;
+    attempt(chosen, found);
+    refine(limits_.share_of(tuning::refine_work(limits_.effort)));
+    RingSolution answer = std::move(best_);
     return problem_.knows_presence() ? minimize_refetch(std::move(answer)) : answer;
 }
 
@@ -64,7 +66,7 @@ RESIDENCY_INLINE std::vector<TokenRing::Choice> TokenRing::coarse_grid() {
     std::vector<Choice> seeds;
     std::uint32_t last_slots = 0;
     for (double rounds = 2; rounds <= deficit + 1;
-         rounds = (std::max)(rounds + 1, std::floor(rounds * tuning::grid_growth(config_.effort)))) {
+         rounds = (std::max)(rounds + 1, std::floor(rounds * tuning::grid_growth(limits_.effort)))) {
         const std::uint32_t slots = problem_.slots_for(static_cast<std::uint32_t>(rounds));
         if (slots == last_slots || !problem_.fits(slots)) { continue; }
         last_slots = slots;
@@ -121,7 +123,7 @@ RESIDENCY_INLINE void TokenRing::descend(Choice from) {
 // Of the choices that are as fast as the best, the one with the smallest ring, which moves the fewest bytes; then smaller rings for
 // as long as they are as fast.
 RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() {
-    const double limit = best_.seconds() * (1 + tuning::as_fast);
+    const double limit = best_.seconds * (1 + tuning::as_fast);
     Choice chosen;
     for (const Choice& choice : done_) {
         if (choice.seconds <= limit && (chosen.slots == 0 || choice.slots < chosen.slots ||
@@ -147,83 +149,21 @@ RESIDENCY_INLINE TokenRing::Choice TokenRing::smallest_as_fast() {
     return chosen;
 }
 
-// Refines the chosen ring and, where the link or the steps leave something to gain, some others that are nearly as fast.
-RESIDENCY_INLINE RingSolution TokenRing::refine_best(const Choice& chosen) {
-    double compute = 0;
-    for (const double seconds : problem_.compute()) { compute += seconds; }
-    std::sort(done_.begin(), done_.end());
-    std::vector<Choice> starts{chosen};
-    const std::size_t most = 1 + tuning::refine_others(config_.effort);
-    for (const Choice& choice : done_) {
-        if (starts.size() >= most || choice.seconds > best_.seconds() * (1 + tuning::refine_others_within)) { break; }
-        bool is_new = true;
-        for (const Choice& start : starts) {
-            is_new = is_new && (start.slots != choice.slots || start.blocks != choice.blocks);
-        }
-        if (is_new) { starts.push_back(choice); }
-    }
-    RingSolution answer;
-    std::vector<Choice> found;
-    for (std::size_t k = 0; k < starts.size(); ++k) {
-        const double close = (std::max)(compute, config_.bound_seconds) * (1 + tuning::as_fast);
-        if (k > 0 && answer.seconds() <= close) { break; }
-        best_.found = false;
-        tried_.clear();
-        attempt(starts[k], found);
-        refine(share_of(k == 0 ? tuning::refine_work(config_.effort) : tuning::refine_work_others));
-        if (!answer.found || best_.seconds() < answer.seconds() * (1 - tuning::as_fast)) { answer = best_; }
-    }
-    return answer;
-}
-
-// A ring of one block, where a step that reads it is shorter than the call that a second block costs.
-RESIDENCY_INLINE void TokenRing::try_single_blocks(RingSolution& answer) {
-    if (answer.seconds() <= config_.bound_seconds * (1 + tuning::single_block_above)) { return; }
-    const double slots = single_wait_slots();
-    for (const double about : {std::floor(slots / tuning::single_block_factor), std::floor(slots), std::ceil(slots),
-                               std::ceil(slots * tuning::single_block_factor)}) {
-        best_.found = false;
-        RingCandidate candidate;
-        if (!single_block_ring(problem_, static_cast<std::uint32_t>(about), config_.effort, candidate)) { continue; }
-        static_cast<void>(consider(candidate, RingEvaluator::impossible));
-        if (!best_.found || best_.seconds() > answer.seconds() * (1 + tuning::single_block_within)) { continue; }
-        refine(tuning::single_block_refine_work(config_.effort));
-        if (best_.seconds() < answer.seconds() * (1 - tuning::as_fast)) { answer = best_; }
-    }
-}
-
-// The ring of one block that balances what it streams with a stall per round: a call and the shortest step.
-RESIDENCY_INLINE double TokenRing::single_wait_slots() const {
-    const double stall = problem_.latency() + *std::min_element(problem_.compute().begin(), problem_.compute().end());
-    return (std::max)(1.0, std::sqrt(stall * problem_.chunks_per_second() * static_cast<double>(problem_.deficit())));
-}
-
 // Changes the best ring in small ways for as long as one helps.
 RESIDENCY_INLINE void TokenRing::refine(std::uint64_t most_work) {
     const bool by_loads = limit_seconds_ > 0;
-    const std::size_t pieces = best_.timing.pieces.size();
+    const std::size_t pieces = best_.call_begins.size();
     const RingNeighbourhood neighbourhood{problem_, pieces,
                                           by_loads ? tuning::refetch_reach_steps : tuning::refine_reach_steps};
     const std::uint64_t stop = (std::min)(most_work_, work() + most_work);
     const auto ends = [&] {
-        return work() >= stop ||
-               (by_loads ? best_.seconds() <= limit_seconds_ && best_.loads <= few_loads_
-                         : best_.seconds() <= config_.bound_seconds * (1 + tuning::refine_ends_within));
+        return work() >= stop || (by_loads ? best_.seconds <= limit_seconds_ && best_.loads <= few_loads_
+                                           : limits_.is_near(best_.seconds));
     };
     RingCandidate ring = best_.ring;
     ring.joins.resize(pieces, 0);
-    std::vector<std::uint8_t> call_begins;
-    const auto find_call_begins = [&] {
-        call_begins.assign(pieces, 0);
-        std::size_t p = 0;
-        for (const std::uint32_t count : best_.timing.call_pieces) {
-            call_begins[p] = 1;
-            p += count;
-        }
-    };
-    find_call_begins();
     const auto helps = [&] {
-        const double before = best_.seconds();
+        const double before = best_.seconds;
         const std::uint64_t loads = best_.loads;
         const double now = consider(ring, (std::max)(before, limit_seconds_));
         return now < before * (1 - tuning::refine_gain) || (by_loads && best_.loads < loads);
@@ -232,12 +172,11 @@ RESIDENCY_INLINE void TokenRing::refine(std::uint64_t most_work) {
     std::size_t idle = 0;  // positions since the last one that helped
     for (std::size_t at = 0; !ends() && idle <= neighbourhood.positions(); at = (at + 1) % neighbourhood.positions()) {
         ++idle;
-        neighbourhood.changes_at(at, ring, call_begins, changes);
+        neighbourhood.changes_at(at, ring, best_.call_begins, changes);
         for (const RingChange& change : changes) {
             change.apply(ring);
             if (helps()) {
                 if (change.chunks != 0) { ring.streamed_per_step = best_.ring.streamed_per_step; }
-                find_call_begins();
                 idle = 0;
                 break;
             }
@@ -253,9 +192,9 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
     const std::uint32_t rounds = problem_.rounds_for(choice.slots);
     choice.slots = problem_.slots_for(rounds);
     if (choice.blocks > choice.slots || !problem_.fits(choice.slots)) { return; }
-    const double per_step = tuning::pieces_per_step(config_.effort) * problem_.steps();
-    const double least = tuning::pieces_least(config_.effort);
-    const double most = config_.effort == Effort::full ? (std::max)(least, per_step) : per_step + least;
+    const double per_step = tuning::pieces_per_step(limits_.effort) * problem_.steps();
+    const double least = tuning::pieces_least(limits_.effort);
+    const double most = limits_.effort == Effort::full ? (std::max)(least, per_step) : per_step + least;
     if (static_cast<double>(rounds) * choice.blocks > most) {
         choice.blocks = (std::min)(choice.blocks, (std::max)(2U, static_cast<std::uint32_t>(most / rounds)));
     }
@@ -265,9 +204,9 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
     const auto at = std::lower_bound(tried_.begin(), tried_.end(), key);
     if (at != tried_.end() && *at == key) { return; }
     tried_.insert(at, key);
-    double give_up = RingEvaluator::impossible;
+    double give_up = RingCalls::impossible;
     if (best_.found) {
-        give_up = best_.seconds() * (1 + tuning::hopeless_ring);
+        give_up = best_.seconds * (1 + tuning::as_fast);
         const double least_chunks = static_cast<double>(problem_.deficit() + choice.slots) - problem_.missing_chunks();
         const double busy = least_chunks / problem_.chunks_per_second();
         if (work() > most_work_ || busy > give_up) { return; }
@@ -280,7 +219,7 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
         return;
     }
     choice.seconds = consider(candidate, give_up);
-    if (choice.seconds < RingEvaluator::impossible) {
+    if (choice.seconds < RingCalls::impossible) {
         found.push_back(choice);
         done_.push_back(choice);
     }
@@ -289,14 +228,15 @@ RESIDENCY_INLINE void TokenRing::attempt(Choice choice, std::vector<Choice>& fou
 // Seconds of a candidate, as RingEvaluator::evaluate says; keeps it if it is the best.
 RESIDENCY_INLINE double TokenRing::consider(const RingCandidate& candidate, double give_up) {
     const double seconds = evaluator_.evaluate(candidate, give_up);
-    if (seconds == RingEvaluator::impossible || seconds > give_up) { return seconds; }
+    if (seconds == RingCalls::impossible || seconds > give_up) { return seconds; }
     RingSolution now;
-    now.timing.seconds = seconds;
+    now.seconds = seconds;
     if (limit_seconds_ > 0) { now.loads = evaluator_.loads(candidate); }
     if (!best_.found || is_better(now, best_)) {
         best_.found = true;
         best_.ring = candidate;
-        best_.timing = evaluator_.timing();
+        best_.seconds = seconds;
+        best_.call_begins = evaluator_.call_begins();
         best_.loads = now.loads;
     }
     return seconds;
@@ -304,8 +244,8 @@ RESIDENCY_INLINE double TokenRing::consider(const RingCandidate& candidate, doub
 
 // Faster; where rings are compared by their loads too, cheaper over the passes that a plan may last.
 RESIDENCY_INLINE bool TokenRing::is_better(const RingSolution& a, const RingSolution& b) const {
-    if (limit_seconds_ == 0) { return a.seconds() < b.seconds(); }
-    double x = a.seconds(), y = b.seconds();
+    if (limit_seconds_ == 0) { return a.seconds < b.seconds; }
+    double x = a.seconds, y = b.seconds;
     if (x <= limit_seconds_ && y <= limit_seconds_) {
         const double per_load = 1 / (tuning::refetch_passes * problem_.chunks_per_second());
         x += static_cast<double>(a.loads) * per_load;
@@ -328,13 +268,13 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
         (problem_.budget() > there ? problem_.budget() - there : 0) +
         static_cast<std::uint64_t>(static_cast<double>(problem_.deficit() + shape.slots) * tuning::refetch_few_share);
     if (answer.loads <= few_loads_) { return answer; }
-    const std::uint64_t most = (std::max)(tuning::refetch_work_least(config_.effort),
-                                          tuning::refetch_work_per_step(config_.effort) * problem_.steps());
+    const std::uint64_t most = (std::max)(tuning::refetch_work_least(limits_.effort),
+                                          tuning::refetch_work_per_step(limits_.effort) * problem_.steps());
     most_work_ = work() + 2 * most;
-    limit_seconds_ = answer.seconds() * (1 + tuning::refetch_loss);
-    const double good_seconds = answer.seconds() * (1 + tuning::refetch_good_loss);
+    limit_seconds_ = answer.seconds * (1 + tuning::refetch_loss);
+    const double good_seconds = answer.seconds * (1 + tuning::refetch_good_loss);
     const auto ends = [&] {
-        return work() >= most_work_ || (best_.loads <= few_loads_ && best_.seconds() <= good_seconds);
+        return work() >= most_work_ || (best_.loads <= few_loads_ && best_.seconds <= good_seconds);
     };
     best_ = std::move(answer);
     std::vector<RingSolution> slower;
@@ -348,12 +288,12 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
                     continue;
                 }
                 RingSolution kept = std::exchange(best_, {});
-                static_cast<void>(consider(candidate, RingEvaluator::impossible));
+                static_cast<void>(consider(candidate, RingCalls::impossible));
                 RingSolution now = std::exchange(best_, std::move(kept));
                 if (!now.found) { continue; }
                 if (is_better(now, best_)) {
                     best_ = std::move(now);
-                } else if (now.seconds() > limit_seconds_ && now.loads < best_.loads) {
+                } else if (now.seconds > limit_seconds_ && now.loads < best_.loads) {
                     slower.push_back(std::move(now));
                 }
             }
@@ -361,7 +301,7 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
     }
     // Small changes make some of the slower ones fast, and the best one better.
     std::sort(slower.begin(), slower.end(),
-              [](const RingSolution& a, const RingSolution& b) { return a.seconds() < b.seconds(); });
+              [](const RingSolution& a, const RingSolution& b) { return a.seconds < b.seconds; });
     slower.resize((std::min)(slower.size(), tuning::refetch_slower_rings));
     RingSolution found = std::move(best_);
     for (RingSolution& start : slower) {
