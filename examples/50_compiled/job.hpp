@@ -47,6 +47,7 @@ struct Why {
     double longest_milliseconds = 0;  ///< at `step`
     std::string step;                 ///< that waited longest: its kernels and modules; empty: none waited
     residency::StallCause cause{};    ///< of that wait
+    std::string failure;              ///< why that run failed, and nothing else is known; empty: it did not
     std::string text;                 ///< the same in words, and what would remove it
     std::string idle;                 ///< how long the device ran nothing, since the host was late; empty: not long
     std::uint64_t ring_pieces = 0;    ///< of device memory that take turns

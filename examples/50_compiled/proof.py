@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole way, from PyTorch to a streamed pass: exports a transformer of 1 GB (bf16, tied embeddings, views, a cache that kernels write;
 prefill and decode), a convolutional network, a text model with learned positions, a vision transformer, a U-Net, a recurrent network whose
-parameters lie in one tensor, and a published sentence encoder, and runs each with the program `compiled` at 100, 75, 50
+parameters lie in one tensor, a mixture of gathered experts, and a published sentence encoder, and runs each with the program `compiled` at 100, 75, 50
 and 25 % and at the floor, beside the same packages without the library. Bits have to be equal. `limited` is the transformer once more,
 exported from host memory while PyTorch may take three quarters of its bytes on the device: its weights have to equal those of the
 transformer, tensor by tensor. `probes` is the encoder with probes. `stock` is the text model as PyTorch packages it, weights inside: it is
@@ -32,7 +32,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "../../benchmarks/peers"), os.path.join(HERE, "../../benchmarks/gpu")]
 
-MODELS = ("transformer", "limited", "convolutions", "text", "vision", "unet", "recurrent", "encoder", "probes", "stock")
+MODELS = ("transformer", "limited", "convolutions", "text", "vision", "unet", "recurrent", "mixture", "encoder", "probes", "stock")
 FIRST, TOGETHER = "text", ("text", "recurrent")  # whose first output is timed, and which share a total
 TURNS = 3  # of processes that take turns
 TOTALS = (0.4, 0.8, 0.4, 0.8, 0.4)  # of both models' weights
@@ -58,6 +58,7 @@ def make(name, device, encoder):
             "vision": (models.Vision, (256, 4, 3, 64, 16, 10, 1)),
             "unet": (models.UNet, ((32, 64, 256), 8, 16, 1)),
             "recurrent": (models.Recurrent, (512, 2, 3, 2)),
+            "mixture": (models.Mixture, (256, 512, 8, 2, 2)),
         }[name]
         torch.set_default_dtype(torch.float32 if is_small else torch.bfloat16)  # Module.to() would copy each view by itself
         model = made(*small) if is_small else made()

@@ -455,10 +455,14 @@ private:
         for (Row& row : results_.rows) {
             if (!is_wanted(row)) { continue; }
             Explainer<Model> explainer{model, recorder, row.method, inputs_.at(row.method), stream_};
-            if constexpr (residency::CapturingDevice<Device>) {
-                if (row.is_graph) { row.why = explainer.graph(); }
+            try {
+                if constexpr (residency::CapturingDevice<Device>) {
+                    if (row.is_graph) { row.why = explainer.graph(); }
+                }
+                if (!row.why) { row.why = explainer.pass(); }
+            } catch (const residency::Exception& error) {  // what was measured stays
+                row.why.emplace().failure = error.what();
             }
-            if (!row.why) { row.why = explainer.pass(); }
         }
     }
     /// PyTorch's libraries, as a program that runs other models of PyTorch has them already. Where it fails, opening a package says why.

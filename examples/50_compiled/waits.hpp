@@ -181,6 +181,7 @@ private:
                 text_of(row.planned_milliseconds / row.least(), "%.3f of it, the run ") +
                 text_of(row.milliseconds / row.planned_milliseconds, "%.3f of the plan; ");
     }
+    if (!why.failure.empty()) { return text + "what its steps wait for could not be measured: " + why.failure; }
     text += text_of(why.milliseconds, "in a run of %.3f ms ");
     text += why.waits == 0 ? "no step waited for bytes"
                            : text_of(why.waited_milliseconds, "steps waited %.3f ms, the longest ") +
