@@ -91,11 +91,12 @@ public:
         return std::move(results_);
     }
 
-    /// One round: each method once, as a model runs it. Returns their outputs.
-    [[nodiscard]] std::vector<std::vector<aoti::Tensor>> run_round(Model& model) {
+    /// One round: each method once, as a model runs it. Returns their outputs. `state`: what kernels write.
+    [[nodiscard]] std::vector<std::vector<aoti::Tensor>> run_round(Model& model,
+                                                                   const aoti::CallerState<Device>& state) {
         std::vector<std::vector<aoti::Tensor>> outputs;
         for (const std::string& method : job_.methods) {
-            outputs.push_back(residency::unwrap(model.try_run(method, inputs_.at(method), stream_)));
+            outputs.push_back(residency::unwrap(model.try_run(method, inputs_.at(method), stream_, {&state})));
         }
         residency::unwrap(device_.synchronize(stream_));
         return outputs;

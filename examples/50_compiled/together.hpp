@@ -49,12 +49,16 @@ private:
     struct Member {
         Member(Together& all, const Job& job, bool is_cuda) : runner{all.device_, job, is_cuda}, client{all.add(job)} {}
 
-        void open() { model.emplace(residency::unwrap(runner.open(client.budget()))); }
+        void open() {
+            model.emplace(residency::unwrap(runner.open(client.budget())));
+            state.emplace(residency::unwrap(model->try_make_state()));
+        }
         [[nodiscard]] auto& weights() { return model->weights(); }
         /// Whether the outputs have the bits of the first round.
         [[nodiscard]] bool run() {
+            residency::unwrap(model->try_reset(*state));
             std::vector<Outputs> bytes;
-            for (const auto& outputs : runner.run_round(*model)) { bytes.push_back(runner.bytes_of(outputs)); }
+            for (const auto& outputs : runner.run_round(*model, *state)) { bytes.push_back(runner.bytes_of(outputs)); }
             if (expected.empty()) { expected = bytes; }
             return bytes == expected;
         }
@@ -62,6 +66,7 @@ private:
         Runner<Device> runner;
         residency::broker::ModelClient client;  // outlives the model
         std::optional<Model> model;
+        std::optional<aoti::CallerState<Device>> state;  // each round begins with what the model begins with
         std::vector<Outputs> expected;
     };
 
