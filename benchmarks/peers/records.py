@@ -19,8 +19,8 @@ class Records:
         }
         self.entries = []
 
-    def add(self, name, value, unit, target=""):
-        """`target`: as ">= 1.1", or empty for a figure that nothing is asked of."""
+    def add(self, name, value, unit, target="", note=""):
+        """`target`: as ">= 1.1", or empty for a figure that nothing is asked of. `note`: where the figure comes from, in words."""
         verdict = ""
         if target:
             relation, wanted = target.split()
@@ -28,7 +28,7 @@ class Records:
             verdict = target + ("  met" if met else "  MISSED")
         print(f"{name:<56} {value:12.5g} {unit:<8} {verdict}", flush=True)
         self.entries.append({"name": name, "value": float(f"{value:.6g}"), "unit": unit, "target": target,
-                             **self.common})
+                             **({"note": note} if note else {}), **self.common})
 
     def write(self):
         lines = ",\n".join("  " + json.dumps(entry) for entry in self.entries)

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Residency authors
 # SPDX-License-Identifier: Apache-2.0
 """The models that proof.py and test_export.py export: a transformer with tied embeddings, views and a cache, a convolutional network,
-a text model with learned positions, a vision transformer, a U-Net, a recurrent network whose parameters lie in one tensor, and a published
-sentence encoder. Each has `methods()`: example arguments by method, as export() takes them."""
+a text model with learned positions, a vision transformer, a U-Net, a recurrent network whose parameters lie in one tensor, a mixture of
+gathered experts, and a published sentence encoder. Each has `methods()`: example arguments by method, as export() takes them."""
 
 import hashlib
 import json
@@ -253,6 +253,38 @@ class Recurrent(nn.Module):
     def methods(self):
         weight = self.parts[0]
         return {"read": (torch.rand(self.shape, generator=torch.Generator().manual_seed(7)).to(weight.device, weight.dtype),)}
+
+
+class Gathered(nn.Module):
+    """A layer of experts. Those of one weight lie in one tensor, from which the router's choices are gathered."""
+
+    def __init__(self, width, inner, experts, chosen):
+        super().__init__()
+        self.chosen = chosen
+        self.norm, self.router = nn.LayerNorm(width), nn.Linear(width, experts, bias=False)
+        self.up = nn.Parameter(torch.randn(experts, inner, width) / width**0.5)
+        self.down = nn.Parameter(torch.randn(experts, width, inner) / inner**0.5)
+
+    def forward(self, x):  # (tokens, width)
+        y = self.norm(x)
+        scores, chosen = torch.softmax(self.router(y), -1).topk(self.chosen)
+        inner = nn.functional.silu(self.up[chosen] @ y[:, None, :, None])
+        return x + ((self.down[chosen] @ inner).squeeze(-1) * scores[..., None]).sum(1)
+
+
+class Mixture(nn.Module):
+    """Layers of gathered experts: of each tensor, a token reads `chosen` of `experts` parts."""
+
+    def __init__(self, width=1024, inner=2048, experts=16, chosen=2, layers=4):
+        super().__init__()
+        self.layers = nn.Sequential(*(Gathered(width, inner, experts, chosen) for _ in range(layers)))
+
+    def forward(self, x):
+        return self.layers(x)
+
+    def methods(self):
+        up = self.layers[0].up
+        return {"decode": (torch.rand((1, up.shape[-1]), generator=torch.Generator().manual_seed(9)).to(up.device, up.dtype),)}
 
 
 class EncoderLayer(nn.Module):

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -12,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -29,7 +32,9 @@
 #include "residency/plan/held_between_passes.hpp"
 #include "residency/plan/plan.hpp"
 #include "residency/planned.hpp"
+#include "residency/timeline/timeline_recorder.hpp"
 #include "step_recorder.hpp"
+#include "waits.hpp"
 
 namespace compiled {
 
@@ -38,11 +43,11 @@ namespace aoti = residency::aoti;
 /// Runs the methods of a model at one budget after the other, and compares what they return with what the packages return by themselves.
 template <class Device>
 class Runner {
+public:
     using Weights = residency::Planned<Device>;
     using Model = aoti::CompiledModel<Weights>;
     using Outputs = std::vector<std::vector<std::byte>>;
 
-public:
     Runner(Device& device, const Job& job, bool is_cuda)
         : device_{device},
           job_{job},
@@ -62,14 +67,21 @@ public:
     [[nodiscard]] Results run() {
         results_.compiler = program_.compiler + ", " + program_.device;
         results_.weight_bytes = program_.catalog.total_bytes();
+        if (job_.first) {
+            results_.first = first_run();
+            return std::move(results_);
+        }
         load_alone();
         for (const std::string& method : job_.methods) {
             results_.rows.push_back({"none", method, {}, time(method, alone(), [] { return true; }), 0, 0, true});
             results_.rows.back().statistics.held_bytes = program_.catalog.total_bytes();
         }
         // What the driver allocates for the streams of a first model and keeps is none of a budget's bytes.
-        if (is_cuda_) { static_cast<void>(open(job_.budgets.front()).has_value()); }
-        for (const std::string& budget : job_.budgets) { run_at(budget); }
+        if (is_cuda_) { static_cast<void>(open(budget_of(job_.budgets.front())).has_value()); }
+        for (const std::string& budget : job_.budgets) {
+            run_at(budget);
+            explain(budget);
+        }
         if (!job_.timeline.empty() || !job_.report.empty()) {
             if (!drawn_at_) {
                 residency::throw_error({residency::ErrorKind::budget, "no budget works: there is no timeline"});
@@ -79,27 +91,17 @@ public:
         return std::move(results_);
     }
 
-private:
-    using Clock = std::chrono::steady_clock;
-
-    void read_inputs(const std::string& method) {
-        if (program_.find_method(method) == nullptr) {
-            residency::throw_error(
-                {residency::ErrorKind::invalid_argument, "the program has no method \"" + method + "\""});
+    /// One round: each method once, as a model runs it. Returns their outputs. `state`: what kernels write.
+    [[nodiscard]] std::vector<std::vector<aoti::Tensor>> run_round(Model& model,
+                                                                   const aoti::CallerState<Device>& state) {
+        std::vector<std::vector<aoti::Tensor>> outputs;
+        for (const std::string& method : job_.methods) {
+            outputs.push_back(residency::unwrap(model.try_run(method, inputs_.at(method), stream_, {&state})));
         }
-        const auto file = residency::format::read_safetensors(job_.model + "/" + method + ".inputs.safetensors");
-        const residency::Catalog host = examples::load_pinned(device_, file.catalog());
-        auto& views = inputs_[method];
-        for (std::size_t i = 0; i < host.weights().size(); ++i) {
-            const residency::Weight& weight =
-                host.weight(residency::unwrap(host.try_find("input" + std::to_string(i))));
-            const std::size_t bytes = host.storage(weight.storage).bytes;
-            auto* at = memory_.template on_device<std::byte>(std::max<std::size_t>(bytes, 1));
-            memory_.copy(host.host_bytes(weight.storage), at, bytes, stream_);
-            views.push_back({at, weight.dtype, weight.shape});
-        }
+        residency::unwrap(device_.synchronize(stream_));
+        return outputs;
     }
-
+    /// The bytes of tensors on the device.
     [[nodiscard]] Outputs bytes_of(std::span<const aoti::Tensor> tensors) {
         residency::unwrap(device_.synchronize(stream_));
         Outputs result;
@@ -121,6 +123,52 @@ private:
             }
         }
         return result;
+    }
+    /// With that budget; unset: the program's. `time_stalls`: for reports of what steps wait for.
+    [[nodiscard]] residency::Result<Model> open(std::optional<residency::Budget> budget, bool time_stalls = false,
+                                                std::function<void(const aoti::StepEvent&)> observer = {}) {
+        typename Model::Options options;
+        options.weights.time_stalls = time_stalls;
+        options.budget = std::move(budget);
+        options.package = package_options();
+        options.observer = std::move(observer);
+        examples::Progress bar{"loading"};
+        options.load = examples::pinned_options(bar);
+        return Model::try_open(device_, job_.model, std::move(options));
+    }
+
+private:
+    using Clock = std::chrono::steady_clock;
+    static constexpr double most_over_least = 1.02;  // rows above are explained
+
+    [[nodiscard]] aoti::PackageOptions package_options() const {
+        return {.is_cuda = is_cuda_, .torch_folder = job_.torch_folder, .executorch_shims = job_.executorch_shims};
+    }
+    /// What the command line calls a budget.
+    [[nodiscard]] static std::optional<residency::Budget> budget_of(const std::string& text) {
+        if (text == "stored") { return std::nullopt; }
+        return residency::Budget::parse(text);
+    }
+    [[nodiscard]] static double milliseconds_since(Clock::time_point begin) {
+        return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+    }
+
+    void read_inputs(const std::string& method) {
+        if (program_.find_method(method) == nullptr) {
+            residency::throw_error(
+                {residency::ErrorKind::invalid_argument, "the program has no method \"" + method + "\""});
+        }
+        const auto file = residency::format::read_safetensors(job_.model + "/" + method + ".inputs.safetensors");
+        const residency::Catalog host = examples::load_pinned(device_, file.catalog());
+        auto& views = inputs_[method];
+        for (std::size_t i = 0; i < host.weights().size(); ++i) {
+            const residency::Weight& weight =
+                host.weight(residency::unwrap(host.try_find("input" + std::to_string(i))));
+            const std::size_t bytes = host.storage(weight.storage).bytes;
+            auto* at = memory_.template on_device<std::byte>(std::max<std::size_t>(bytes, 1));
+            memory_.copy(host.host_bytes(weight.storage), at, bytes, stream_);
+            views.push_back({at, weight.dtype, weight.shape});
+        }
     }
 
     /// One round: the first outputs of each method. Mutable weights have their values of the file before it.
@@ -181,7 +229,7 @@ private:
         const auto begin = Clock::now();
         [[maybe_unused]] const auto kept = run(method);  // its outputs are in use until it is complete
         residency::unwrap(device_.synchronize(stream_));
-        return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+        return milliseconds_since(begin);
     }
     [[nodiscard]] static double median(std::vector<double>& times) {
         std::nth_element(times.begin(), times.begin() + std::ptrdiff_t(times.size() / 2), times.end());
@@ -203,10 +251,8 @@ private:
         }
         for (const std::string& name : job_.methods) {
             const auto* method = program_.find_method(name);
-            auto package = residency::unwrap(aoti::Package::try_open(
-                job_.model + "/" + method->package,
-                {.is_cuda = is_cuda_, .torch_folder = job_.torch_folder, .executorch_shims = job_.executorch_shims},
-                name));
+            auto package =
+                residency::unwrap(aoti::Package::try_open(job_.model + "/" + method->package, package_options(), name));
             std::vector<aoti::ConstantBinding> bindings;
             for (const auto& constant : method->constants) {
                 const residency::Weight& weight = program_.catalog.weight(constant.weight);
@@ -231,19 +277,6 @@ private:
             ->milliseconds;
     }
 
-    [[nodiscard]] residency::Result<Model> open(const std::string& budget,
-                                                std::function<void(const aoti::StepEvent&)> observer = {}) {
-        typename Model::Options options;
-        // For what the page of the run advises.
-        options.weights.time_stalls = observer && !job_.report.empty();
-        if (budget != "stored") { options.budget = residency::Budget::parse(budget); }
-        options.package.torch_folder = job_.torch_folder;
-        options.package.executorch_shims = job_.executorch_shims;
-        options.observer = std::move(observer);
-        examples::Progress bar{"loading"};
-        options.load = examples::pinned_options(bar);
-        return Model::try_open(device_, job_.model, std::move(options));
-    }
     [[nodiscard]] std::uint64_t free_bytes() { return residency::unwrap(device_.memory()).free_bytes; }
 
     void note_left_out(const Model& model, const std::string& method) {
@@ -260,7 +293,7 @@ private:
 
     void run_at(const std::string& budget) {
         const std::uint64_t free_before = free_bytes();
-        auto opened = open(budget);
+        auto opened = open(budget_of(budget));
         if (!opened) {
             if (opened.error().kind() != residency::ErrorKind::budget) { residency::throw_error(opened.error()); }
             results_.refused.push_back(opened.error().message());
@@ -370,7 +403,14 @@ private:
         const Outputs eager = bytes_of(residency::unwrap(model.try_run(method, inputs_.at(method), stream_)));
         copy_mutable(model, values, false);
         const bool is_right = is_first_right && bytes_of(run(method)) == eager;
-        add_row({budget, method, {}, milliseconds, by_itself, 0, is_right, is_graph, driver_bytes}, model);
+        Row row{budget, method, {}, milliseconds, by_itself, 0, is_right, is_graph, driver_bytes};
+        if (repeated.refusal()) {
+            row.choice = repeated.refusal()->message();
+        } else if (const auto& choice = repeated.choice(); choice.eager_time() && choice.graph_time()) {
+            row.choice = examples::text_of(*choice.eager_time()) + " on the device eagerly, " +
+                         examples::text_of(*choice.graph_time()) + " as a graph";
+        }
+        add_row(std::move(row), model);
     }
 
     /// A run as a graph: what one launch gives has the bits of what a run gives that begins with the same mutable weights.
@@ -404,6 +444,57 @@ private:
         }
     }
 
+    /// Which step waited longest in the rows of a budget that take longer than the least, and why: each is run once more.
+    void explain(const std::string& budget) {
+        const auto is_wanted = [&](const Row& row) {
+            return row.budget == budget && row.statistics.streaming &&
+                   (job_.waits || (row.bound_milliseconds > 0 && row.milliseconds > most_over_least * row.least()));
+        };
+        if (std::none_of(results_.rows.begin(), results_.rows.end(), is_wanted)) { return; }
+        residency::TimelineRecorder<Device> recorder{device_, {.passes = 1}};  // before the model
+        Model model = residency::unwrap(open(budget_of(budget), true));
+        for (Row& row : results_.rows) {
+            if (!is_wanted(row)) { continue; }
+            Explainer<Model> explainer{model, recorder, row.method, inputs_.at(row.method), stream_};
+            try {
+                if constexpr (residency::CapturingDevice<Device>) {
+                    if (row.is_graph) { row.why = explainer.graph(); }
+                }
+                if (!row.why) { row.why = explainer.pass(); }
+            } catch (const residency::Exception& error) {  // what was measured stays
+                row.why.emplace().failure = error.what();
+            }
+        }
+    }
+    /// PyTorch's libraries, as a program that runs other models of PyTorch has them already. Where it fails, opening a package says why.
+    void load_torch() const {
+        for (const char* name : {"libtorch_cuda.so", "libtorch_cpu.so", "libtorch.so"}) {
+            if (!is_cuda_ && name == std::string_view{"libtorch_cuda.so"}) { continue; }
+            const std::string path = job_.torch_folder.empty() ? name : job_.torch_folder + "/" + name;
+            static_cast<void>(::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL));
+        }
+    }
+    [[nodiscard]] static std::uint64_t fnv1a(std::span<const std::byte> bytes) noexcept {
+        std::uint64_t hash = 0xcbf29ce484222325;
+        for (const std::byte byte : bytes) { hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3; }
+        return hash;
+    }
+    /// From the folder to the first outputs of the first method.
+    [[nodiscard]] First first_run() {
+        load_torch();
+        const std::string& method = job_.methods.front();
+        residency::unwrap(device_.synchronize(stream_));
+        const auto begin = Clock::now();
+        Model model = residency::unwrap(open(budget_of(job_.budgets.front())));
+        First first{method, milliseconds_since(begin), 0, {}};
+        const auto outputs = residency::unwrap(model.try_run(method, inputs_.at(method), stream_));
+        residency::unwrap(device_.synchronize(stream_));
+        first.run_milliseconds = milliseconds_since(begin) - first.open_milliseconds;
+        for (const auto& bytes : bytes_of(outputs)) { first.hashes.push_back(fnv1a(bytes)); }
+        model.weights().drain();
+        return first;
+    }
+
     /// One more run of each method, drawn.
     void draw(const std::string& budget) {
         // Before the model, and its weights.
@@ -411,7 +502,8 @@ private:
         StepRecorder<Device> steps{device_, stream_, recorded};
         Weights* weights = nullptr;
         Model model =
-            residency::unwrap(open(budget, [&](const aoti::StepEvent& event) { steps.add(event, *weights); }));
+            residency::unwrap(open(budget_of(budget), !job_.report.empty(),  // for what the page of the run advises
+                                   [&](const aoti::StepEvent& event) { steps.add(event, *weights); }));
         weights = &model.weights();
         const auto run = [&](const std::string& method) {
             static_cast<void>(residency::unwrap(model.try_run(method, inputs_.at(method), stream_)));

@@ -54,6 +54,24 @@ assert all(run["right"] for run in runs.values()) and not figures["left_out"] an
 assert runs["100%", "decode"]["copied_bytes"] == 0 < runs["stored", "decode"]["copied_bytes"]
 assert all(run["driver_bytes"] == run["held_bytes"] <= run["budget_bytes"] for (b, _), run in runs.items() if b != "none"), figures
 END
+expect 0 'decode, stored, chosen: in a run of .* steps waited .* MiB hold what is streamed' "$folder/model/markers" --torch "$torch" --rounds 1 \
+    --budget 100%,stored --waits --json "$folder/waits.json"
+expect 0 'from the folder to the first outputs of prefill: ' "$folder/model/markers" --torch "$torch" --first --budget 100% --json "$folder/first.json"
+expect 0 'total of 40.0 MiB to 60.0 MiB: .* more than [0-9]+ rounds take' "$folder/model/markers" --beside "$folder/model/elsewhere" --torch "$torch" --rounds 1 \
+    --total 40MiB,60MiB,40MiB --json "$folder/totals.json"
+"$python" - "$folder" <<'END' || { echo 'FAILED: the figures of waits, of the first outputs or of a total'; failed=1; }
+import json, sys
+waits, first, totals = (json.load(open(f"{sys.argv[1]}/{name}.json")) for name in ("waits", "first", "totals"))
+for run in waits["runs"]:
+    assert ("why" in run) == (run["copied_bytes"] > 0), run
+    why = run.get("why")
+    if why and why["waits"] > 0:
+        assert 0 < why["longest_milliseconds"] <= why["waited_milliseconds"] and why["step"].split(",")[0] in why["text"] and why["cause"], why
+assert any(run["why"]["waits"] > 0 for run in waits["runs"] if "why" in run), waits
+assert first["first"]["method"] == "prefill" and first["first"]["run_milliseconds"] > 0 and first["first"]["hashes"], first
+assert [each["total_bytes"] >> 20 for each in totals["totals"]] == [60, 40] and all(each["right"] and each["rounds"] > 0 for each in totals["totals"]), totals
+END
+expect 2 'give two totals at least' "$folder/model/markers" --beside "$folder/model/elsewhere" --torch "$torch" --total 40MiB
 expect 0 'refused: the load-time budget 1% .* is below the smallest that works' "$folder/model/markers" --torch "$torch" --rounds 1 --budget 1%,100%
 expect 2 '^compiled: --graph: the model was compiled for the CPU' "$folder/model/markers" --torch "$torch" --graph
 expect 2 'has no method "fly"' "$folder/model/markers" --torch "$torch" --method fly

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "examples/50_compiled/waits.hpp"
 #include "residency/aoti/aoti.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
@@ -104,13 +105,14 @@ struct Captures {
     Captures(const Captures&) = delete;
     Captures& operator=(const Captures&) = delete;
 
-    [[nodiscard]] Model open(const Exported& exported, const char* budget) {
+    [[nodiscard]] Model open(const Exported& exported, const char* budget, bool time_stalls = false) {
         format::Program program = exported.program();
         program.device = "cuda:sm_90";
         exported.save(program);
         Model::Options options;
         options.budget = Budget::parse(budget);
         options.package.torch_folder = stand_in_folder;
+        options.weights.time_stalls = time_stalls;
         return unwrap(Model::try_open(device, exported.path(), std::move(options)));
     }
     [[nodiscard]] std::vector<aoti::TensorView> inputs() { return {{&factor, dtype::f32, {1}}}; }
@@ -166,6 +168,55 @@ TEST_CASE_FIXTURE(Captures, "a run is captured, and its launches read the inputs
         CHECK(statistics.streaming == (std::string{budget} != "100%"));
     }
     CHECK(live_pools == 0);
+    CHECK(device.report_count() == 0);
+}
+
+TEST_CASE_FIXTURE(Captures, "the program compiled says which step of a run waited, and why") {
+    const Exported exported;
+    const auto explain = [&](const char* budget, std::chrono::microseconds kernel, bool is_graph) {
+        eager_time = graph_time = kernel;
+        TimelineRecorder<PointerDevice> recorder{device};
+        Model model = open(exported, budget, true);
+        compiled::Explainer<Model> explainer{model, recorder, "run", inputs(), stream};
+        return is_graph ? explainer.graph() : explainer.pass();
+    };
+    for (const bool is_graph : {false, true}) {
+        CAPTURE(is_graph);
+        // Kernels take no time: the link is the limit.
+        const compiled::Why link = explain("0", std::chrono::microseconds{0}, is_graph);
+        CHECK(link.cause == StallCause::link);
+        CHECK(link.waits >= 2);
+        CHECK(link.longest_milliseconds > 0);
+        CHECK(link.longest_milliseconds <= link.waited_milliseconds);
+        CHECK(contains(link.text, "the link was busy all the time"));
+        // They take long, and the memory for one step is the next one's only when the step is over.
+        const compiled::Why room = explain("0", std::chrono::microseconds{2000}, is_graph);
+        CHECK(room.cause == StallCause::room);
+        CHECK(contains(room.text, "the link stood idle until memory was free"));
+        CHECK(room.piece_bytes == std::uint64_t{2} << 20);
+        CHECK(room.ring_pieces >= 1);
+        for (const compiled::Why* why : {&link, &room}) {
+            CAPTURE(why->text);
+            CHECK((contains(why->step, "first") || contains(why->step, "second") || contains(why->step, "third")));
+            CHECK(contains(why->text, why->step.substr(why->step.find_last_of(' ')).c_str()));
+        }
+        // Everything stays: nothing waits, and no ring is there.
+        const compiled::Why none = explain("100%", std::chrono::microseconds{0}, is_graph);
+        CHECK(none.waits == 0);
+        CHECK(none.step.empty());
+        CHECK(none.ring_pieces == 0);
+    }
+    compiled::Row row;
+    row.milliseconds = 1.2;
+    row.bound_milliseconds = 1;
+    row.planned_milliseconds = 1.1;
+    row.choice = "1.2 ms on the device eagerly, 1.3 ms as a graph";
+    row.why = explain("0", std::chrono::microseconds{2000}, false);
+    const std::string text = compiled::in_words(row);
+    for (const char* part : {"1.200 of the least: the plan takes 1.100 of it, the run 1.091 of the plan; ",
+                             "room: ", " pieces of 2 MiB hold what is streamed; 1.2 ms on the device eagerly"}) {
+        CHECK_MESSAGE(contains(text, part), text);
+    }
     CHECK(device.report_count() == 0);
 }
 

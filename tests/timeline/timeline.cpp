@@ -109,6 +109,9 @@ TEST_CASE("a stall behind a copy that began late is not the link's, though the l
     const std::string text = timeline.table();
     CHECK(text.find("copy of b: it began late, the link had stood idle") != std::string::npos);
     CHECK(text.find("copy of a: the link was busy") != std::string::npos);
+    CHECK_FALSE(timeline.began_late(timeline.stalls()[0]));
+    CHECK(timeline.began_late(timeline.stalls()[1]));
+    CHECK_FALSE(timeline.began_late({700us, 800us, std::nullopt}));
     timeline.add_pass({"all", 0us, 1100us, 2048});
     CHECK(timeline.table().find("copy of c: the link was busy") != std::string::npos);
     using residency::cause_of_stall;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-#include "../run.hpp"
+#include "../together.hpp"
 
 #include "residency/device/cuda.hpp"
 
@@ -8,7 +8,7 @@ namespace compiled {
 
 Results run_cuda(const Job& job) {
     residency::CudaDevice device{0};
-    Results results = Runner<residency::CudaDevice>{device, job, true}.run();
+    Results results = run_job(device, job, true);
     results.device = device.name();
     return results;
 }

@@ -342,6 +342,8 @@ public:
         [[nodiscard]] bool is_graph() const noexcept { return is_graph_; }
         /// Whether both ways were timed, or there is one only: runs go on as the last one, until the budget or the method changes.
         [[nodiscard]] bool is_settled() const noexcept { return choice_.is_settled(); }
+        /// Shortest times of both ways, by which the choice is made.
+        [[nodiscard]] const GraphChoice& choice() const noexcept { return choice_; }
         /// Why no graph could be captured, at the budget in force.
         [[nodiscard]] const std::optional<Error>& refusal() const noexcept { return refusal_; }
 

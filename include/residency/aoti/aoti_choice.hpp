@@ -41,6 +41,11 @@ public:
     [[nodiscard]] bool is_settled() const noexcept {
         return is_measured_ && way_ == (is_graph_faster_ ? Way::graph : Way::eager);
     }
+    /// The smallest time of a way, of the runs that were timed; unset: none was yet.
+    /// @{
+    [[nodiscard]] const Time& eager_time() const noexcept { return eager_; }
+    [[nodiscard]] const Time& graph_time() const noexcept { return graph_; }
+    /// @}
 
     /// A run was made eagerly. `time`: of an eager run that is complete, if there is a new one. `learns`: times of its steps are still
     /// learned.

@@ -121,6 +121,9 @@ public:
     [[nodiscard]] static std::string name_of(const Catalog& catalog, StorageId storage);
     /// The kernel that a stall is before, by its number; none: it was not added.
     [[nodiscard]] std::optional<std::size_t> kernel_after(const Stall& stall) const noexcept;
+    /// Whether the copy that a stall waited for began late: most of the wait was time in which the link had stood idle. False: the link was
+    /// busy, or the copy is not known.
+    [[nodiscard]] bool began_late(const Stall& stall) const;
 
     [[nodiscard]] PerfettoTrace trace() const;  ///< all of it as a trace
 

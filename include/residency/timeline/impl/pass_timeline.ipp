@@ -113,9 +113,8 @@ RESIDENCY_INLINE std::string PassTimeline::idle_in_words() const {
            "outside leases count here too, unless TimelineRecorder::kernel names them";
 }
 
-RESIDENCY_INLINE std::string PassTimeline::cause_of(const Stall& stall) const {
-    if (!stall.copy) { return "a copy"; }
-    const Copy& awaited = copies_[*stall.copy];
+RESIDENCY_INLINE bool PassTimeline::began_late(const Stall& stall) const {
+    if (!stall.copy) { return false; }
     std::size_t first = 0;  // of the copies since the stall before
     Time before = stall.start;
     for (const Stall& each : stalls_) {
@@ -129,9 +128,13 @@ RESIDENCY_INLINE std::string PassTimeline::cause_of(const Stall& stall) const {
         idle += (std::max)(copies_[i].start - before, Time{});
         before = (std::max)(before, copies_[i].end);
     }
-    const bool was_busy = cause_of_stall(stall.end - stall.start, {}, {}, idle) == StallCause::link;
-    return "copy of " + name_of(awaited) +
-           (was_busy ? ": the link was busy" : ": it began late, the link had stood idle");
+    return cause_of_stall(stall.end - stall.start, {}, {}, idle) != StallCause::link;
+}
+
+RESIDENCY_INLINE std::string PassTimeline::cause_of(const Stall& stall) const {
+    if (!stall.copy) { return "a copy"; }
+    return "copy of " + name_of(copies_[*stall.copy]) +
+           (began_late(stall) ? ": it began late, the link had stood idle" : ": the link was busy");
 }
 
 RESIDENCY_INLINE std::string PassTimeline::table(std::optional<std::size_t> pass) const {
