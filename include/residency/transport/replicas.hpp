@@ -148,7 +148,7 @@ struct ReplicasConfig {
     /// The same for every member, made by std::make_shared. The members are on different devices.
     std::shared_ptr<ReplicaGroup<D>> group{};
     /// Device memory of this member for what its link brings. It is no part of the budget.
-    std::uint64_t ring_bytes = std::uint64_t{64} << 20;
+    std::uint64_t lent_bytes = std::uint64_t{64} << 20;
 };
 
 /// Feeds the members of a group of replicas: what one of them asks for comes once over one of their links into a ring on that GPU, and each
@@ -228,7 +228,7 @@ private:
     static constexpr std::size_t most_portions = 64;  // of a buffer
 
     [[nodiscard]] std::uint64_t buffer_bytes() const noexcept {
-        return config_.ring_bytes / buffers / granule * granule;
+        return config_.lent_bytes / buffers / granule * granule;
     }
     /// Makes the ring of a member, which is in the group.
     [[nodiscard]] Status make_ring(Member& member) const;
@@ -370,7 +370,7 @@ Status Replicas<D>::open(D& device, const Catalog& catalog) {
                      config_.group == nullptr
                          ? "transport.group is missing: give all members of the group the same one, of "
                            "std::make_shared<transport::ReplicaGroup<…>>()"
-                         : "transport.ring_bytes is too small: give at least 4 MiB"};
+                         : "transport.lent_bytes is too small: give at least 4 MiB"};
     }
     if (auto opened = host_.open(device, catalog); !opened) { return opened; }
     Group& group = *config_.group;
