@@ -411,6 +411,7 @@ KNOBS = "Knobs of evictors, prefetchers and pools"
 TRANSPORTS = {
     "`Staged`": ("transport/weight_sources.hpp", "StagedConfig"),
     "`Links`": ("transport/links.hpp", "LinksConfig"),
+    "`Replicas`": ("transport/replicas.hpp", "ReplicasConfig"),
 }
 
 

@@ -1,0 +1,500 @@
+// SPDX-FileCopyrightText: 2026 The Residency authors
+// SPDX-License-Identifier: Apache-2.0
+// Replicas of a model on several devices, which share what one of them brings.
+#include "residency/transport/replicas.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "residency/conformance/transport_policy.hpp"
+#include "residency/packed.hpp"
+#include "residency/planned.hpp"
+#include "residency/simulation/simulated_device.hpp"
+#include "tests/packed/support.hpp"
+
+namespace replicas_test {
+
+using packed_tests::must;
+using residency::Budget;
+using residency::Copy;
+using residency::ErrorKind;
+using residency::Schedule;
+using residency::WeightId;
+using residency::simulation::CallKind;
+using Device = residency::SimulatedDevice;
+using Stream = Device::Stream;
+using Replicas = residency::transport::Replicas<Device>;
+using Group = residency::transport::ReplicaGroup<Device>;
+using Weights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                     residency::pool::Virtual<Device>, Replicas>;
+using PackedWeights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                           residency::pool::Packed<Device>, Replicas>;
+
+namespace {
+
+constexpr std::uint64_t mib = std::uint64_t{1} << 20;
+constexpr std::uint32_t layers = 16;
+
+Device::Config named(std::string name) {
+    Device::Config config;
+    config.memory_bytes = 512 * mib;
+    config.allocation_granularity = 4096;
+    config.chunk_granularity = 4096;
+    config.name = std::move(name);
+    return config;
+}
+
+/// GPUs of a host, and a model of which each may run a replica.
+struct Host {
+    explicit Host(std::size_t count = 2, const Device::Config& last = named("last"), bool is_noise = true) {
+        for (std::size_t i = 0; i < count; ++i) {
+            auto config = i + 1 == count && count > 1 ? last : named("GPU " + std::to_string(i));
+            gpus.push_back(i == 0 ? std::make_unique<Device>(config) : std::make_unique<Device>(config, *gpus[0]));
+            streams.push_back(must(gpus.back()->create_stream("compute")));
+        }
+        model = std::make_unique<packed_tests::Model>(*gpus[0],
+                                                      std::vector<packed_tests::Model::Spec>(layers, {mib, is_noise}));
+    }
+
+    [[nodiscard]] Schedule schedule() const {
+        packed_tests::Steps steps(layers);
+        for (std::uint32_t i = 0; i < layers; ++i) { steps[i] = {i}; }
+        return packed_tests::schedule_of(model->raw, steps, std::chrono::microseconds{2});
+    }
+    template <class W = Weights>
+    [[nodiscard]] typename W::Options options(std::uint64_t budget) {
+        typename W::Options result;
+        result.budget = Budget::bytes(budget);
+        result.schedule = schedule();
+        result.learn = false;
+        result.policies.pool.chunk_bytes = 65536;
+        if constexpr (requires { result.transport.group; }) {
+            result.transport.group = group;
+            result.transport.lent_bytes = lent_bytes;
+        }
+        if constexpr (requires { result.policies.unpacker; }) { result.policies.unpacker = &unpacker; }
+        return result;
+    }
+    [[nodiscard]] Weights member(std::size_t i, double share) {
+        return must(
+            Weights::try_create(*gpus[i], model->raw,
+                                options(static_cast<std::uint64_t>(static_cast<double>(model->raw_bytes()) * share))));
+    }
+    template <class Lease>
+    void verify(std::size_t i, const Schedule::Step& step, const Lease& lease, std::uint64_t& wrong) {
+        packed_tests::verify(*gpus[i], *model, lease, step.weights, streams[i], wrong, std::chrono::microseconds{2});
+    }
+    /// One pass of each of some members, step by step in turns. How many weights were wrong.
+    template <class W>
+    std::uint64_t run_in_step(std::vector<std::pair<std::size_t, W*>> members) {
+        std::uint64_t wrong = 0;
+        std::vector<typename W::Pass> passes;
+        for (auto& [i, weights] : members) { passes.push_back(must(weights->try_begin(streams[i]))); }
+        for (std::uint32_t step = 0; step < layers; ++step) {
+            for (std::size_t m = 0; m < members.size(); ++m) {
+                const auto& at = members[m].second->schedule()[step];
+                const auto lease = must(passes[m].try_acquire(at));
+                verify(members[m].first, at, lease, wrong);
+            }
+        }
+        for (auto& pass : passes) { must(pass.try_end()); }
+        for (auto& [i, weights] : members) { must(weights->try_drain()); }
+        return wrong;
+    }
+    std::uint64_t run(std::size_t i, Weights& weights) { return run_in_step<Weights>({{i, &weights}}); }
+    [[nodiscard]] static std::vector<std::pair<std::size_t, Weights*>> all_of(std::vector<Weights>& weights) {
+        std::vector<std::pair<std::size_t, Weights*>> members;
+        for (std::size_t i = 0; i < weights.size(); ++i) { members.emplace_back(i, &weights[i]); }
+        return members;
+    }
+    [[nodiscard]] std::uint64_t host_bytes() const {
+        return std::accumulate(gpus.begin(), gpus.end(), std::uint64_t{0}, [](std::uint64_t sum, const auto& gpu) {
+            return sum + gpu->statistics().bytes_to_device;
+        });
+    }
+    void expect_no_reports() const {
+        for (const auto& gpu : gpus) {
+            for (const auto& report : gpu->reports()) { FAIL_CHECK(report.text); }
+        }
+    }
+
+    std::vector<std::unique_ptr<Device>> gpus;
+    std::vector<Stream> streams;
+    std::unique_ptr<packed_tests::Model> model;
+    std::shared_ptr<Group> group = std::make_shared<Group>();
+    std::uint64_t lent_bytes = 4 * mib;  // an eighth of the model
+    residency::SimulatedUnpacker unpacker;
+};
+
+}  // namespace
+
+TEST_CASE("replicas in step take each byte once over one of their links") {
+    for (const std::size_t count : {2U, 3U}) {
+        CAPTURE(count);
+        Host host{count};
+        const std::size_t handles = host.gpus[0]->leaks().size();
+        const auto cost_of = [&](auto&& run) {
+            CHECK(run() == 0);
+            const auto bytes = host.host_bytes();
+            const auto begin = host.gpus[0]->host_time();
+            for (int turn = 0; turn < 3; ++turn) { CHECK(run() == 0); }
+            return std::pair{host.gpus[0]->host_time() - begin, host.host_bytes() - bytes};
+        };
+        std::pair<std::chrono::nanoseconds, std::uint64_t> alone, together;
+        {
+            auto one = host.member(0, 0.5);
+            alone = cost_of([&] { return host.run(0, one); });
+            CHECK(host.group->members().at(0).shared_bytes == 0);
+        }
+        CHECK(host.group->members().empty());
+        {
+            std::vector<Weights> weights;
+            for (std::size_t i = 0; i < count; ++i) { weights.push_back(host.member(i, 0.5)); }
+            together = cost_of([&] { return host.run_in_step<Weights>(Host::all_of(weights)); });
+            const auto members = host.group->members();
+            REQUIRE(members.size() == count);
+            std::uint64_t brought = 0, shared = 0;
+            for (const auto& member : members) {
+                CHECK(member.reason.empty());
+                CHECK(member.brought_bytes > alone.second / 3 * 4 / (count + 1));  // of four passes
+                brought += member.brought_bytes;
+                shared += member.shared_bytes;
+            }
+            CHECK(shared > brought * (count - 1) * 9 / 10);
+        }
+        CHECK(together.second < alone.second * 21 / 20);
+        CHECK(together.first < alone.first * 3 / 4);  // of each; calls are short here
+        host.expect_no_reports();
+        CHECK(host.gpus[0]->leaks().size() == handles);
+    }
+}
+
+TEST_CASE("replicas: members with budgets of their own share what they bring at the same time") {
+    for (const double second : {0.0, 0.2, 0.4, 0.48, 0.75, 1.0}) {
+        CAPTURE(second);
+        Host host{3};
+        auto one = host.member(0, 0.5), two = host.member(1, second), three = host.member(2, 0.3);
+        for (int turn = 0; turn < 4; ++turn) {
+            CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}, {2, &three}}) == 0);
+        }
+        const auto members = host.group->members();
+        CHECK(members[0].shared_bytes + members[1].shared_bytes + members[2].shared_bytes > 0);
+        // Another budget, and with it other addresses and another plan, while the others go on.
+        must(one.try_set_budget(Budget::bytes(host.model->raw_bytes() / 4)));
+        for (int turn = 0; turn < 2; ++turn) {
+            CHECK(host.run_in_step<Weights>({{2, &three}, {0, &one}, {1, &two}}) == 0);
+        }
+        host.expect_no_reports();
+    }
+}
+
+TEST_CASE("replicas: packed weights travel packed, once") {
+    Host host{2, named("last"), false};
+    auto options = host.options<PackedWeights>(host.model->raw_bytes() / 2);
+    auto one = must(PackedWeights::try_create(*host.gpus[0], host.model->packed.catalog, options));
+    auto two = must(PackedWeights::try_create(*host.gpus[1], host.model->packed.catalog, std::move(options)));
+    const auto run = [&] { return host.run_in_step<PackedWeights>({{0, &one}, {1, &two}}); };
+    CHECK(run() == 0);
+    const auto bytes = host.host_bytes();
+    CHECK(run() == 0);
+    CHECK(host.host_bytes() - bytes < one.statistics().last_pass.fetched_bytes * 11 / 10);
+    CHECK(one.statistics().last_pass.fetched_bytes < host.model->packed.packed_bytes);
+    host.expect_no_reports();
+}
+
+TEST_CASE("replicas: members that run apart have right bytes") {
+    Host host{3};
+    auto one = host.member(0, 0.5), two = host.member(1, 0.5);
+    std::mt19937 random{3};
+    SUBCASE("one begins late, one ends early") {
+        CHECK(host.run(0, one) == 0);
+        CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0);
+        {
+            auto late = host.member(2, 0.6);
+            CHECK(host.run_in_step<Weights>({{0, &one}, {2, &late}, {1, &two}}) == 0);
+            CHECK(host.group->members().size() == 3);
+        }
+        CHECK(host.group->members().size() == 2);
+        CHECK(host.run(1, two) == 0);
+    }
+    SUBCASE("passes begin whenever, and are as long as they are") {
+        for (int turn = 0; turn < 6; ++turn) {
+            std::uint64_t wrong = 0;
+            auto pass = must(one.try_begin(host.streams[0]));
+            auto other = must(two.try_begin(host.streams[1]));
+            std::uint32_t at[2] = {0, 0};
+            const std::uint32_t ends[2] = {1 + static_cast<std::uint32_t>(random()) % layers,
+                                           1 + static_cast<std::uint32_t>(random()) % layers};
+            while (at[0] < ends[0] || at[1] < ends[1]) {
+                const std::size_t m = at[0] == ends[0] ? 1 : at[1] == ends[1] ? 0 : random() % 2;
+                auto& weights = m == 0 ? one : two;
+                const auto& step = weights.schedule()[at[m]++];
+                const auto lease = must((m == 0 ? pass : other).try_acquire(step));
+                host.verify(m, step, lease, wrong);
+            }
+            must(pass.try_end());
+            must(other.try_end());
+            must(one.try_drain());
+            must(two.try_drain());
+            CHECK(wrong == 0);
+        }
+    }
+    SUBCASE("one ends in the middle of a pass, while another one reads its ring") {
+        auto gone = std::make_unique<Weights>(host.member(2, 0.5));
+        std::uint64_t wrong = 0;
+        {
+            auto pass = must(one.try_begin(host.streams[0]));
+            {
+                auto lost = must(gone->try_begin(host.streams[2]));
+                for (std::uint32_t i = 0; i < layers / 2; ++i) {
+                    { const auto lease = must(lost.try_acquire(gone->schedule()[i])); }
+                    const auto lease = must(pass.try_acquire(one.schedule()[i]));
+                    host.verify(0, one.schedule()[i], lease, wrong);
+                }
+            }
+            gone.reset();
+            for (std::uint32_t i = layers / 2; i < layers; ++i) {
+                const auto lease = must(pass.try_acquire(one.schedule()[i]));
+                host.verify(0, one.schedule()[i], lease, wrong);
+            }
+            must(pass.try_end());
+        }
+        must(one.try_drain());
+        CHECK(wrong == 0);
+        CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0);
+    }
+    host.expect_no_reports();
+}
+
+TEST_CASE("replicas in threads of their own, one of which throws in the middle: the others go on") {
+    Host host{3};
+    std::vector<std::thread> threads;
+    std::uint64_t wrong[3] = {0, 0, 0};
+    bool threw = false;
+    for (std::size_t i = 0; i < 3; ++i) {
+        threads.emplace_back([&, i] {
+            try {
+                auto weights = host.member(i, i == 1 ? 0.4 : 0.5);
+                for (int turn = 0; turn < 6; ++turn) {
+                    auto pass = must(weights.try_begin(host.streams[i]));
+                    for (std::uint32_t s = 0; s < layers; ++s) {
+                        const auto lease = must(pass.try_acquire(weights.schedule()[s]));
+                        host.verify(i, weights.schedule()[s], lease, wrong[i]);
+                        if (i == 2 && turn == 3 && s == layers / 2) { throw 5; }
+                    }
+                    must(pass.try_end());
+                }
+                must(weights.try_drain());
+            } catch (int) { threw = true; }
+        });
+    }
+    for (std::thread& thread : threads) { thread.join(); }
+    CHECK(threw);
+    for (const std::uint64_t count : wrong) { CHECK(count == 0); }
+    CHECK(host.group->members().empty());
+    host.expect_no_reports();
+}
+
+TEST_CASE("replicas: a device that is lost: its member fails, the others say what they lost, once, and go on") {
+    for (const bool in_flight : {false, true}) {
+        for (const std::size_t lost : {1U, 2U}) {  // the first one has the host bytes
+            CAPTURE(in_flight);
+            CAPTURE(lost);
+            Host host{3};
+            std::vector<Weights> weights;
+            for (std::size_t i = 0; i < 3; ++i) { weights.push_back(host.member(i, 0.5)); }
+            CHECK(host.run_in_step<Weights>(Host::all_of(weights)) == 0);
+            std::uint64_t wrong = 0;
+            std::size_t failed = 0;
+            {
+                std::vector<Weights::Pass> passes;
+                for (std::size_t i = 0; i < 3; ++i) { passes.push_back(must(weights[i].try_begin(host.streams[i]))); }
+                for (std::uint32_t s = 0; s < layers; ++s) {
+                    if (in_flight && s == layers / 2) { host.gpus[lost]->lose_device(); }
+                    for (std::size_t i = 0; i < 3; ++i) {
+                        auto lease = passes[i].try_acquire(weights[i].schedule()[s]);
+                        CHECK((lease.has_value() || i == lost));
+                        if (lease && !(in_flight && i == lost && s >= layers / 2)) {
+                            host.verify(i, weights[i].schedule()[s], *lease, wrong);
+                        }
+                    }
+                }
+                if (!in_flight) {
+                    for (std::size_t i = 0; i < 3; ++i) { must(host.gpus[i]->synchronize()); }
+                    host.gpus[lost]->lose_device();
+                }
+                for (std::size_t i = 0; i < 3; ++i) {
+                    const bool ended = passes[i].try_end().has_value(), drained = weights[i].try_drain().has_value();
+                    failed += i != lost && !(ended && drained) ? 1 : 0;
+                }
+            }
+            if (in_flight) {
+                CHECK(failed == 2);  // both had bytes from there
+            } else {
+                CHECK(wrong == 0);
+            }
+            wrong = 0;
+            std::vector<std::pair<std::size_t, Weights*>> left;
+            for (std::size_t i = 0; i < 3; ++i) {
+                if (i != lost) { left.emplace_back(i, &weights[i]); }
+            }
+            for (int turn = 0; turn < 3; ++turn) { CHECK(host.run_in_step<Weights>(left) == 0); }
+            const auto members = host.group->members();
+            CHECK_FALSE(members.at(lost).reason.empty());
+            CHECK(members.at(0).reason.empty());
+            CHECK(members.at(3 - lost).reason.empty());
+            CHECK(members.at(3 - lost).shared_bytes > 0);
+        }
+    }
+}
+
+TEST_CASE("replicas: bytes that a ring never had, since its device was lost, are an error and never used as they are") {
+    Host host;
+    const auto other = host.model->raw.host_bytes(residency::StorageId{3});
+    Replicas one{{.group = host.group}}, two{{.group = host.group}};
+    must(one.open(*host.gpus[0], host.model->raw));
+    must(two.open(*host.gpus[1], host.model->raw));
+    auto* const to = static_cast<std::byte*>(must(host.gpus[0]->allocate(2 * mib)));
+    const residency::transport::Fetch fetch{residency::StorageId{3}, 0, 2 * mib, to, true};
+    must(one.enqueue({&fetch, 1}, host.streams[0]));
+    REQUIRE(host.group->members()[1].brought_bytes > 0);
+    host.gpus[1]->lose_device();  // what was on its way there is dropped, and who waits for it goes on
+    must(host.gpus[0]->synchronize());
+    CHECK_FALSE(one.status());
+    std::vector<residency::StorageId> again;
+    one.take_failure(again);
+    CHECK(again.size() == layers);
+    CHECK(one.status());
+    must(one.enqueue({&fetch, 1}, host.streams[0]));
+    must(host.gpus[0]->synchronize());
+    CHECK(one.status());
+    CHECK(std::memcmp(to, other, 2 * mib) == 0);
+    one.close();
+    two.abandon();
+    two.close();
+    must(host.gpus[0]->deallocate(to));
+}
+
+TEST_CASE("replicas: whichever call of a member fails, the others have every byte") {
+    for (const CallKind kind : {CallKind::copy, CallKind::record, CallKind::wait, CallKind::is_complete}) {
+        for (const std::uint64_t nth : {1U, 2U, 8U, 21U}) {
+            CAPTURE(static_cast<int>(kind));
+            CAPTURE(nth);
+            Host host;
+            auto one = host.member(0, 0.5), two = host.member(1, 0.5);
+            CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0);
+            host.gpus[1]->fail(kind, nth);
+            CHECK(host.run(0, one) == 0);
+            host.gpus[1]->clear_failures();
+            for (int turn = 0; turn < 2; ++turn) { CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0); }
+            host.expect_no_reports();
+        }
+    }
+}
+
+TEST_CASE("replicas: a device without peer access or memory for its ring has its own link") {
+    const auto check = [](Host& host, const char* text) {
+        auto one = host.member(0, 0.5), two = host.member(1, 0.5);
+        for (int turn = 0; turn < 2; ++turn) { CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0); }
+        const auto members = host.group->members();
+        CHECK(members[1].reason.find(text) != std::string::npos);
+        CHECK(members[0].brought_bytes > 0);
+        host.expect_no_reports();
+        return members;
+    };
+    SUBCASE("no access") {
+        auto config = named("alone");
+        config.peer_access = false;
+        Host host{2, config};
+        const auto members = check(host, "no access");
+        CHECK(members[0].shared_bytes + members[1].shared_bytes == 0);
+    }
+    SUBCASE("no memory") {
+        auto config = named("small");
+        config.memory_bytes = 64 * mib;
+        Host host{2, config};
+        host.lent_bytes = 80 * mib;
+        check(host, "80 MiB");
+    }
+}
+
+TEST_CASE("replicas: what cannot be a member is refused") {
+    Host host;
+    auto one = host.member(0, 0.5);
+    const auto refused = [&](std::size_t gpu, const residency::Catalog& catalog, Weights::Options options,
+                             ErrorKind kind, const char* text) {
+        const auto made = Weights::try_create(*host.gpus[gpu], catalog, std::move(options));
+        REQUIRE_FALSE(made);
+        CHECK(made.error().kind() == kind);
+        CAPTURE(made.error().message());
+        CHECK(made.error().message().find(text) != std::string::npos);
+    };
+    const auto options = [&] { return host.options(host.model->raw_bytes() / 2); };
+    refused(0, host.model->raw, options(), ErrorKind::invalid_argument, "a member on this device already");
+    auto none = options();
+    none.transport.group = nullptr;
+    refused(1, host.model->raw, none, ErrorKind::invalid_argument, "transport.group is missing");
+    auto small = options();
+    small.transport.lent_bytes = 2 * mib;
+    refused(1, host.model->raw, small, ErrorKind::invalid_argument, "give at least 4 MiB");
+    const packed_tests::Model copy{*host.gpus[0], std::vector<packed_tests::Model::Spec>(layers, {mib, true})};
+    refused(1, copy.raw, options(), ErrorKind::mismatch, "lies elsewhere in host memory");
+    CHECK(host.group->members().size() == 1);
+    auto graph = one.try_capture(host.streams[0], [&](Weights::Pass& pass) {
+        for (const Schedule::Step& step : one.schedule()) { must(pass.try_acquire(step)).end(); }
+    });
+    REQUIRE_FALSE(graph);
+    CHECK(graph.error().kind() == ErrorKind::unsupported);
+    CHECK(host.run(0, one) == 0);
+}
+
+TEST_CASE("C32: replicas bring the new bytes of a source that was replaced, though a ring had the old ones") {
+    Host host;
+    auto one = host.member(0, 0.3), two = host.member(1, 0.3);
+    CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0);
+    must(one.try_refresh_all([&] {
+        return two.try_refresh_all([&]() -> residency::Status {
+            for (const auto& bytes : host.model->contents) {
+                auto* const at = const_cast<std::byte*>(bytes.data());
+                if (auto written = host.gpus[0]->host_write(at, bytes.size()); !written) { return written; }
+                std::reverse(at, at + bytes.size());
+            }
+            return {};
+        });
+    }));
+    for (int turn = 0; turn < 2; ++turn) { CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0); }
+    host.expect_no_reports();
+}
+
+TEST_CASE("Replicas keeps the contract of transports") {
+    namespace conformance = residency::conformance;
+    Host host;
+    conformance::TransportSuite<Device> suite{.runs = 3, .operations = 40, .target_bytes = 24 * mib};
+    suite.model = [](Device& on, std::uint32_t seed) {
+        const std::vector<packed_tests::Model::Spec> specs{{mib, true}, {mib / 2, true}, {2 * mib, true}, {100, true},
+                                                           {mib, true}, {0, true},       {mib / 3, true}};
+        const auto model = std::make_shared<packed_tests::Model>(on, specs, seed);
+        conformance::TransportModel result{model->raw, {}, model};
+        for (const auto& bytes : model->contents) { result.contents.emplace_back(bytes.begin(), bytes.end()); }
+        return result;
+    };
+    conformance::check_transport_policy<Replicas>(*host.gpus[0], suite, [&host] {
+        return std::make_unique<Replicas>(Replicas::Config{.group = std::make_shared<Group>()});
+    });
+    host.expect_no_reports();
+}
+
+}  // namespace replicas_test
