@@ -14,5 +14,7 @@ void add_by_schedule(std::vector<Kind>& kinds);
 void add_by_value(std::vector<Kind>& kinds);
 void add_by_history(std::vector<Kind>& kinds);
 void add_staged(std::vector<Kind>& kinds);
+void add_packed(std::vector<Kind>& kinds);
+void add_packed_online(std::vector<Kind>& kinds);
 
 }  // namespace attack

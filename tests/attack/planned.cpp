@@ -4,6 +4,7 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
+#include "residency/transport/links.hpp"
 #include "residency/transport/staged.hpp"
 #include "tests/attack/kinds.hpp"
 #include "tests/attack/subject_of.hpp"
@@ -14,5 +15,7 @@ void attack::add_planned(std::vector<Kind>& kinds) {
     using Pool = pool::Virtual<Device>;
     kinds.push_back(planned<Residency<evict::Planned, prefetch::Planned, Pool>>("planned"));
     kinds.push_back(planned<Residency<evict::Planned, prefetch::Planned, Pool, transport::Staged<Device>>>(
-        "planned, staged", true));
+        "planned, staged", Source::file));
+    kinds.push_back(planned<Residency<evict::Planned, prefetch::Planned, Pool, transport::Links<Device>>>(
+        "planned, links", Source::large));
 }

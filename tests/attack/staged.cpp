@@ -17,7 +17,8 @@ void attack::add_staged(std::vector<Kind>& kinds) {
     using Slab = pool::Slab<Device>;
     using Ordered = pool::StreamOrdered<Device>;
     using Staged = transport::Staged<Device>;
-    kinds.push_back(online<Residency<evict::Lru, prefetch::Lookahead<2>, Slab, Staged>>("Lru, Slab, staged", true));
     kinds.push_back(
-        online<Residency<evict::Scheduled, prefetch::Hinted, Ordered, Staged>>("Scheduled, Hinted, staged", true));
+        online<Residency<evict::Lru, prefetch::Lookahead<2>, Slab, Staged>>("Lru, Slab, staged", Source::file));
+    kinds.push_back(online<Residency<evict::Scheduled, prefetch::Hinted, Ordered, Staged>>("Scheduled, Hinted, staged",
+                                                                                           Source::file));
 }

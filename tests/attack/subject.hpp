@@ -11,13 +11,17 @@
 #include <vector>
 
 #include "residency/broker/broker.hpp"
+#include "residency/broker/model_group.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/core/measure/statistics.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/schedule.hpp"
+#include "residency/model/use_order.hpp"
+#include "residency/pool/chunk_stock.hpp"
 #include "residency/prefetch/hinted.hpp"
 #include "tests/attack/device.hpp"
+#include "tests/attack/model.hpp"
 
 namespace attack {
 
@@ -30,11 +34,17 @@ using residency::WeightId;
 struct Choice {
     std::optional<residency::Budget> budget;
     residency::Schedule schedule;
-    bool strict = false, record = false, learn = false, poison = false;
+    bool strict = false, record = false, learn = false, poison = false, time_stalls = false;
+    bool measures = false;  ///< the link, where it plans
     std::uint64_t chunk_bytes = 4096;
     std::uint32_t leases_at_once = 1;
     std::function<Status(StorageId, std::uint64_t, std::uint64_t)> before_read;  ///< of a staged transport
+    std::vector<Device*> neighbours;                                             ///< of a transport of several links
+    const Unpacker* unpacker = nullptr;                                          ///< of packed weights
+    residency::pool::ChunkStock<Device>* stock = nullptr;                        ///< of a group of models; null: none
 };
+
+using Group = residency::ModelGroup<Device>;
 
 /// What the body of a capture may do.
 struct CapturedSteps {
@@ -57,6 +67,8 @@ public:
     virtual Status wait() = 0;
     [[nodiscard]] virtual bool is_open() const = 0;
     virtual Result<std::size_t> acquire_step(std::uint32_t step, std::optional<Stream> stream) = 0;
+    virtual Result<std::size_t> acquire_range(residency::StepRange range) = 0;
+    [[nodiscard]] virtual std::vector<residency::StepRange> ranges() = 0;  ///< where it plans
     virtual Result<std::size_t> acquire(std::span<const WeightId> weights, std::optional<Stream> stream) = 0;
     virtual Status request_step(std::uint32_t step) = 0;
     virtual Status request(std::span<const WeightId> weights) = 0;
@@ -73,6 +85,8 @@ public:
     virtual Status suspend() = 0;
     virtual Status resume() = 0;
     [[nodiscard]] virtual bool is_suspended() = 0;
+    /// None: all that are not mutable.
+    virtual Status refresh(std::optional<std::span<const WeightId>> weights, const std::function<Status()>& write) = 0;
     virtual Status drain() = 0;
     virtual Status transport_status() = 0;
     virtual Status hint(std::span<const residency::prefetch::Hint> hints) = 0;
@@ -89,6 +103,13 @@ public:
     [[nodiscard]] virtual bool is_stale(std::size_t graph) = 0;
     virtual Status launch(std::size_t graph, Stream stream) = 0;
     virtual void drop_graph(std::size_t graph) = 0;
+
+    // Of one that was made with the stock of a group.
+    virtual Status join(Group& group, Group::MemberOptions options) = 0;
+    virtual Status activate() = 0;  ///< without waiting for others
+    virtual void end_use() = 0;
+    [[nodiscard]] virtual bool is_used() = 0;  ///< awake until end_use()
+    virtual Status prepare(std::optional<std::uint64_t> most_bytes) = 0;
 };
 
 /// A composition.
@@ -96,7 +117,13 @@ struct Kind {
     const char* name;
     Result<std::unique_ptr<Subject>> (*make)(Device&, const residency::Catalog&, const Choice&);
     Result<residency::ResolvedBudget> (*resolve)(Device&, const residency::Catalog&, const Choice&);
-    bool is_staged, is_planned;
+    Source source;
+    bool is_planned;
+
+    [[nodiscard]] bool is_staged() const noexcept { return source == Source::file; }
+    [[nodiscard]] bool has_links() const noexcept { return source == Source::large; }
+    /// Graphs of it can be captured.
+    [[nodiscard]] bool has_graphs() const noexcept { return is_planned && !is_staged(); }
 };
 
 /// All compositions under attack.

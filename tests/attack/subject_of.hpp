@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "residency/core/residency.hpp"
 #include "residency/plan/problem.hpp"
@@ -25,10 +27,17 @@ public:
         result.reserve_bytes = 0;
         if constexpr (requires { result.learn; }) { result.learn = choice.learn; }
         if constexpr (requires { result.poison; }) { result.poison = choice.poison; }
+        result.time_stalls = choice.time_stalls;
         if constexpr (requires { result.policies.pool.chunk_bytes; }) {
             result.policies.pool.chunk_bytes = choice.chunk_bytes;
-            result.policies.link = residency::plan::Link{};
+            result.policies.pool.stock = choice.stock;
+            if (!choice.measures) { result.policies.link = residency::plan::Link{}; }
             result.policies.leases_at_once = choice.leases_at_once;
+        }
+        if constexpr (requires { result.policies.unpacker; }) { result.policies.unpacker = choice.unpacker; }
+        if constexpr (requires { result.transport.neighbours; }) {
+            result.transport.neighbours = choice.neighbours;
+            result.transport.bounce_bytes = std::uint64_t{2} << 20U;
         }
         if constexpr (requires { result.transport.slot_bytes; }) {
             result.transport.slot_bytes = 4096;
@@ -49,6 +58,8 @@ public:
         return Weights::try_resolve_budget(device, catalog, options(choice));
     }
     ~SubjectOf() override {
+        use_.reset();
+        member_.reset();
         graphs_.clear();
         leases_.clear();
         tickets_.clear();
@@ -71,6 +82,15 @@ public:
     Result<std::size_t> acquire_step(std::uint32_t step, std::optional<Stream> stream) override {
         const residency::Schedule::Step& declared = weights_.schedule()[step];
         return keep(stream ? pass_.try_acquire(declared, *stream) : pass_.try_acquire(declared));
+    }
+    Result<std::size_t> acquire_range(residency::StepRange range) override { return keep(pass_.try_acquire(range)); }
+    std::vector<residency::StepRange> ranges() override {
+        if constexpr (planned) {
+            const auto ranges = weights_.ranges();
+            return {ranges.begin(), ranges.end()};
+        } else {
+            return {};
+        }
     }
     Result<std::size_t> acquire(std::span<const WeightId> weights, std::optional<Stream> stream) override {
         return keep(stream ? pass_.try_acquire(weights, *stream) : pass_.try_acquire(weights));
@@ -98,6 +118,9 @@ public:
     Status suspend() override { return weights_.try_suspend(); }
     Status resume() override { return weights_.try_resume(); }
     bool is_suspended() override { return weights_.is_suspended(); }
+    Status refresh(std::optional<std::span<const WeightId>> weights, const std::function<Status()>& write) override {
+        return weights ? weights_.try_refresh(*weights, write) : weights_.try_refresh_all(write);
+    }
     Status drain() override { return weights_.try_drain(); }
     Status transport_status() override { return weights_.try_transport_status(); }
     Status hint([[maybe_unused]] std::span<const residency::prefetch::Hint> hints) override {
@@ -146,6 +169,27 @@ public:
     Status launch(std::size_t graph, Stream stream) override { return graphs_[graph].try_launch(stream); }
     void drop_graph(std::size_t graph) override { graphs_.erase(graphs_.begin() + static_cast<std::ptrdiff_t>(graph)); }
 
+    Status join([[maybe_unused]] Group& group, [[maybe_unused]] Group::MemberOptions options) override {
+        if constexpr (requires { weights_.stock(); }) {
+            auto member = group.try_add(weights_, std::move(options));
+            if (!member) { return member.error(); }
+            member_.emplace(std::move(*member));
+            group_ = &group;
+        }
+        return {};
+    }
+    Status activate() override {
+        auto use = group_->try_activate(*member_, std::chrono::nanoseconds{0});
+        if (!use) { return use.error(); }
+        use_.emplace(std::move(*use));
+        return {};
+    }
+    void end_use() override { use_.reset(); }
+    bool is_used() override { return use_.has_value(); }
+    Status prepare(std::optional<std::uint64_t> most_bytes) override {
+        return status_of(group_->try_prepare(*member_, most_bytes));
+    }
+
 private:
     explicit SubjectOf(Weights&& weights) : weights_{std::move(weights)} {}
 
@@ -171,15 +215,18 @@ private:
     std::deque<typename Weights::Ticket> tickets_;
     std::deque<residency::CapturedPass<Device>> graphs_;
     std::uint64_t captures_ = 0;
+    Group* group_ = nullptr;  // that member_ is of
+    std::optional<Group::Member> member_;
+    std::optional<Group::Use> use_;
 };
 
 template <class Weights>
-Kind online(const char* name, bool is_staged = false) {
-    return {name, SubjectOf<Weights, false>::make, SubjectOf<Weights, false>::resolve, is_staged, false};
+Kind online(const char* name, Source source = Source::pinned) {
+    return {name, SubjectOf<Weights, false>::make, SubjectOf<Weights, false>::resolve, source, false};
 }
 template <class Weights>
-Kind planned(const char* name, bool is_staged = false) {
-    return {name, SubjectOf<Weights, true>::make, SubjectOf<Weights, true>::resolve, is_staged, true};
+Kind planned(const char* name, Source source = Source::pinned) {
+    return {name, SubjectOf<Weights, true>::make, SubjectOf<Weights, true>::resolve, source, true};
 }
 
 }  // namespace attack

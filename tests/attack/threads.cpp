@@ -69,7 +69,7 @@ void one_thread(Shared& shared, std::span<const Kind> kinds, std::uint64_t seed)
     Random random{seed};
     const auto one_in = [&](std::uint64_t n) { return random() % n == 0; };
     const Kind kind = kinds[random() % kinds.size()];
-    const auto model = make_model(shared.device, random, kind.is_staged);
+    const auto model = make_model(shared.device, random, kind.source);
     Choice choice;
     choice.schedule = model->schedules[0];
     choice.budget = Budget::bytes(0);
@@ -99,9 +99,7 @@ void one_thread(Shared& shared, std::span<const Kind> kinds, std::uint64_t seed)
         if (!subject) { continue; }
         ++tally().constructed;
         for (int pass = 0; pass < 12; ++pass) {
-            if (kind.is_planned && !kind.is_staged && one_in(4)) {
-                capture_and_launch(shared, *model, *subject, stream);
-            }
+            if (kind.has_graphs() && one_in(4)) { capture_and_launch(shared, *model, *subject, stream); }
             must(subject->begin(one_in(3) ? second : stream), "begin");
             for (std::uint32_t step = 0; step < subject->schedule().size(); ++step) {
                 const Stream on = one_in(3) ? second : stream;
@@ -160,7 +158,7 @@ void own_memory(Shared& shared, broker::MemoryClient& memory, std::uint64_t seed
 
 void run_threads(std::span<const Kind> kinds, std::uint64_t seed, unsigned threads) {
     now_at(seed, Mode::calm);
-    now_at(-1, "threads");
+    now_at("threads");
     Random random{seed * 99991 + 5};
     Device::Config config;
     config.memory_bytes = std::uint64_t{64} << 20U;

@@ -171,6 +171,34 @@ TEST_CASE("C19: a use that could not be recorded is kept as a failure; the bytes
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("C14 C19: a use that could not be recorded counts also after a use on another stream") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 3, 4096);
+    const Stream first = must(device.create_stream()), second = must(device.create_stream());
+    {
+        auto weights = make<OnDemand>(device, model, 2 * 4096);
+        {
+            auto pass = must(weights.try_begin(first));
+            auto lease = must(pass.try_acquire(weight(0)));
+            verify(device, model, lease, weight(0), first, 5ms);
+            device.fail(CallKind::record, 1);
+            lease.end();
+            REQUIRE(weights.failure().has_value());
+            must(pass.try_end());
+        }
+        auto pass = must(weights.try_begin(second));
+        for (std::uint32_t w = 0; w < 3; ++w) {  // the last one takes the place of the first
+            const auto lease = must(pass.try_acquire(weight(w), second));
+            verify(device, model, lease, weight(w), second);
+        }
+        must(pass.try_end());
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(first));
+    must(device.destroy_stream(second));
+}
+
 TEST_CASE("C23: a foreign capture is refused with the reason, at the pass and at the lease, and nothing is harmed") {
     CheckedDevice device;
     const Model model = uniform_model(device, 4, 4096);

@@ -402,6 +402,33 @@ TEST_CASE("C17: more leases than there is room to unpack for are refused with th
     expect_no_reports(device);
 }
 
+TEST_CASE(
+    "C9: a packed weight that no step reads, beside steps that read none that is packed, is refused with the numbers") {
+    Device device{device_config()};
+    std::vector<Spec> specs(4, {6'000});
+    specs[1].type = residency::dtype::u8;
+    const Model model{device, specs};
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream());
+    {
+        auto made = online<Cached>(unpacker, Budget::percent_of_weights(200));
+        made.schedule = schedule_of(model.packed.catalog, {{1}});
+        auto weights = must(Cached::try_create(device, model.packed.catalog, made));
+        std::uint64_t wrong = 0;
+        auto pass = must(weights.try_begin(stream));
+        const auto refused = acquire(pass, {0});
+        REQUIRE(!refused);
+        CHECK(refused.error().kind() == ErrorKind::budget);
+        CHECK(says(refused.error(), "policies.storages_at_once"));
+        verify(device, model, must(acquire(pass, {1})), {1}, stream, wrong);
+        must(pass.try_end());
+        must(weights.try_drain());
+        CHECK(wrong == 0);
+    }
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("weights that kernels read packed are cached and leased as they are, residents too") {
     Device device{device_config()};
     std::vector<Spec> specs(8, {16 * 64 * 8, false, residency::dtype::bf16, Placement::streamed, 64});

@@ -251,9 +251,8 @@ private:
         std::memcpy(pinned_tasks, slot.tasks.data(), static_cast<std::size_t>(bytes));
         const typename D::Stream stream = *slot.stream;
         if (Status done = transport_.enqueue(slot.fetches, stream); !done) { return done; }
-        if (Status done = device_.copy({{slot.control + Control::tasks, pinned_tasks, bytes}}, stream); !done) {
-            return done;
-        }
+        const Copy tasks{slot.control + Control::tasks, pinned_tasks, bytes};
+        if (Status done = device_.copy({&tasks, 1}, stream); !done) { return done; }
         if (sent) {
             if (Status done = device_.wait(stream, *sent); !done) { return done; }
         }
@@ -264,8 +263,8 @@ private:
         batch.differing = reinterpret_cast<unsigned long long*>(slot.control + Control::differing);
         batch.workspace = slot.control + Control::workspace;
         if (Status done = packer_.enqueue(device_, batch, stream); !done) { return done; }
-        const std::uint64_t results = Control::results + slot.tasks.size() * sizeof(codec::PackResult);
-        if (Status done = device_.copy({{slot.pinned, slot.control, results}}, stream); !done) { return done; }
+        const Copy results{slot.pinned, slot.control, Control::results + slot.tasks.size() * sizeof(codec::PackResult)};
+        if (Status done = device_.copy({&results, 1}, stream); !done) { return done; }
         return device_.record(*slot.packed, stream);
     }
 

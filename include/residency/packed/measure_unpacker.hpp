@@ -44,7 +44,7 @@ struct UnpackTimer {
             if (event) { static_cast<void>(device.destroy_event(*event).has_value()); }
         }
         if (table != nullptr) { static_cast<void>(device.deallocate_host(table).has_value()); }
-        if (memory != nullptr) { static_cast<void>(source.deallocate(memory).has_value()); }
+        if (memory != nullptr) { source.give_back(memory); }
     }
 };
 
@@ -112,17 +112,13 @@ template <Device D>
     std::byte* const base = static_cast<std::byte*>(timer.memory);
     std::vector<codec::UnpackTask> tasks;
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        if (auto sent =
-                device.copy({{base + sample.packed_at[i], sample.host[i], parts[i].packed_bytes}}, *timer.stream);
-            !sent) {
-            return sent.error();
-        }
+        const Copy bytes{base + sample.packed_at[i], sample.host[i], parts[i].packed_bytes};
+        if (auto sent = device.copy({&bytes, 1}, *timer.stream); !sent) { return sent.error(); }
         tasks.push_back({base + sample.packed_at[i], base + sample.raw_at[i]});
     }
     std::memcpy(timer.table, tasks.data(), static_cast<std::size_t>(table_bytes));
-    if (auto sent = device.copy({{base + sample.end, timer.table, table_bytes}}, *timer.stream); !sent) {
-        return sent.error();
-    }
+    const Copy packed_tasks{base + sample.end, timer.table, table_bytes};
+    if (auto sent = device.copy({&packed_tasks, 1}, *timer.stream); !sent) { return sent.error(); }
     // The median time of `times` rounds of `launches` launches, among which the parts of a round are shared out.
     const auto seconds_of = [&](std::size_t launches, std::size_t times) -> Result<double> {
         std::array<double, 5> seconds{};

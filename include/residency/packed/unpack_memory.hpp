@@ -301,7 +301,8 @@ Status UnpackMemory<D>::send_table() {
     const std::uint64_t bytes = tasks_.size() * sizeof(Task);
     std::memcpy(host_table_, tasks_.data(), static_cast<std::size_t>(bytes));
     streams_.note_work();
-    return context_.device->copy({{const_cast<Task*>(table()), host_table_, bytes}}, streams_.kernels());
+    const Copy all{const_cast<Task*>(table()), host_table_, bytes};
+    return context_.device->copy({&all, 1}, streams_.kernels());
 }
 
 template <VirtualMemoryDevice D>
@@ -567,7 +568,8 @@ bool UnpackMemory<D>::want_again(std::span<const StorageId> storages) {
 
 template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::find_places() {
-    if (layout_.lane_bytes == 0) { return {}; }  // each has its own
+    const auto has_own = [&](std::uint32_t s) { return layout_.offset[s] != UnpackLayout::none; };
+    if (layout_.lane_bytes == 0 && std::all_of(wanted_.begin(), wanted_.end(), has_own)) { return {}; }
     const auto place_bytes = [&](std::uint32_t s) { return UnpackLayout::place_bytes(forms_[s].raw_bytes); };
     kept_.clear();
     std::uint64_t kept_bytes = 0, asked_bytes = 0;

@@ -41,8 +41,9 @@ public:
         auto repaired = inner_->repair();
         return repaired ? memory_.take() : std::move(repaired);
     }
+    /// Nothing where a resume() has failed: the next one makes another plan.
     [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes) override {
-        return inner_->bring_asleep(most_bytes);
+        return is_consistent_ ? inner_->bring_asleep(most_bytes) : Result<std::uint64_t>{std::uint64_t{0}};
     }
     [[nodiscard]] Status suspend() override {
         auto suspended = inner_->suspend();

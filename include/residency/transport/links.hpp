@@ -85,7 +85,7 @@ public:
         for (std::size_t i = 0; i < paths_.size(); ++i) { rate += uses(i) ? rate_of(paths_[i]) : 0; }
         return rate;
     }
-    /// A graph could not be launched: leaves neighbours out that are broken; what earlier launches lost there, status() says. Blocks.
+    /// Leaves neighbours out that are broken; what was lost there, status() says. Blocks until nothing is on its way to a neighbour.
     void check_neighbours();
     void close() noexcept;  ///< what TransportPolicy asks for
     /// Gives nothing back that the device may still use.
@@ -94,8 +94,8 @@ public:
         paths_.clear();
         is_due_.reset();
     }
-    /// A neighbour broke while bytes were on their way through it.
-    [[nodiscard]] Status status() const { return failure_ ? Status{*failure_} : Status{}; }
+    /// A neighbour broke while bytes were on their way through it, or does not answer: whether bytes were lost, check_neighbours() finds out.
+    [[nodiscard]] Status status() const;
     /// As TransportPolicy says: every storage may have lost bytes, but for mutable ones, which come by the own link.
     void take_failure(std::vector<StorageId>& storages) {
         if (!std::exchange(failure_, std::nullopt)) { return; }
@@ -125,12 +125,14 @@ private:
         std::optional<typename D::Stream> into;    // of the neighbour: from the host into the buffers
         std::optional<typename D::Stream> onward;  // of the device: out of them
         std::optional<typename D::Event> is_done;  // of the device
+        std::optional<typename D::Event> answers;  // of the neighbour, never recorded: asked whether it is well
         std::vector<Buffer> ring;
         std::uint32_t next = 0;           // buffer
         double bytes_per_second = 0;      // 0: as fast as the own link
         std::uint64_t brought_bytes = 0;  // enqueued
         bool is_open = false;
-        std::string reason;  // why it is not used; empty: it is
+        bool is_pending = false;  // bytes went through it since check_neighbours() found it well
+        std::string reason;       // why it is not used; empty: it is
     };
     /// Where a call's copies are cut.
     struct Cursor {
@@ -144,6 +146,8 @@ private:
     [[nodiscard]] double rate_of(const Path& path) const noexcept {
         return path.bytes_per_second > 0 ? path.bytes_per_second : own_rate_;
     }
+    /// Bytes may be on their way there: graphs bring them whenever they run.
+    [[nodiscard]] bool may_lose(const Path& path) const noexcept { return path.is_pending || was_captured_; }
     /// Error: what is named as a neighbour is none.
     [[nodiscard]] Status check_config(const D& device) const;
     [[nodiscard]] Status open_path(Path& path);
@@ -253,6 +257,7 @@ Status Links<D>::open_path(Path& path) {
     if (auto made = make_stream(neighbour, path.into); !made) { return made; }
     if (auto made = make_stream(*device_, path.onward); !made) { return made; }
     if (auto made = make_event(*device_, path.is_done); !made) { return made; }
+    if (auto made = make_event(neighbour, path.answers); !made) { return made; }
     path.ring.resize(buffers);
     for (Buffer& buffer : path.ring) {
         if (auto made = make_event(neighbour, buffer.is_full); !made) { return made; }
@@ -273,6 +278,7 @@ void Links<D>::close_path(Path& path, std::string reason) noexcept {
     }
     path.ring.clear();
     if (path.is_done) { drop(device_->destroy_event(*std::exchange(path.is_done, std::nullopt))); }
+    if (path.answers) { drop(path.neighbour->destroy_event(*std::exchange(path.answers, std::nullopt))); }
     if (path.onward) { drop(device_->destroy_stream(*std::exchange(path.onward, std::nullopt))); }
     if (path.into) { drop(path.neighbour->destroy_stream(*std::exchange(path.into, std::nullopt))); }
     if (path.memory != nullptr) { drop(path.neighbour->deallocate(std::exchange(path.memory, nullptr))); }
@@ -379,9 +385,13 @@ Status Links<D>::send_by(Path& path, Cursor& cursor, std::uint64_t bytes) {
 
 template <PeerDevice D>
 Status Links<D>::join(Path& path, typename D::Stream stream, bool is_captured) {
-    Status joined = device_->record(*path.is_done, *path.onward);
-    if (joined) { joined = device_->wait(stream, *path.is_done); }
-    if (joined || is_captured) { return joined; }
+    const auto enqueue = [&] {
+        Status joined = device_->record(*path.is_done, *path.onward);
+        return joined ? device_->wait(stream, *path.is_done) : std::move(joined);
+    };
+    Status joined = enqueue();
+    if (joined) { return joined; }
+    if (is_captured) { return enqueue(); }  // a stream that is left in a capture ends it with an error
     auto waited = device_->synchronize(*path.onward);
     return waited ? std::move(joined) : std::move(waited);
 }
@@ -389,9 +399,19 @@ Status Links<D>::join(Path& path, typename D::Stream stream, bool is_captured) {
 template <PeerDevice D>
 void Links<D>::leave_out(Path& path, const Error& error) {
     path.reason = error.message();
-    const auto were_there = device_->is_complete(*path.is_done);  // all earlier calls
     const auto settled = path.neighbour->synchronize(*path.into);
-    if (!settled && (!were_there || !*were_there)) { failure_ = settled.error(); }
+    // Where it is lost, the events of earlier calls are reached, whatever has become of their bytes.
+    if (!settled && may_lose(path)) { failure_ = settled.error(); }
+}
+
+template <PeerDevice D>
+Status Links<D>::status() const {
+    if (failure_) { return *failure_; }
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+        if (!uses(i) || !may_lose(paths_[i])) { continue; }
+        if (auto answer = paths_[i].neighbour->is_complete(*paths_[i].answers); !answer) { return answer.error(); }
+    }
+    return {};
 }
 
 template <PeerDevice D>
@@ -399,9 +419,12 @@ void Links<D>::check_neighbours() {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
         if (!uses(i)) { continue; }
         const auto settled = paths_[i].neighbour->synchronize(*paths_[i].into);
-        if (settled) { continue; }
+        if (settled) {
+            paths_[i].is_pending = false;
+            continue;
+        }
         paths_[i].reason = settled.error().message();
-        failure_ = settled.error();
+        if (may_lose(paths_[i])) { failure_ = settled.error(); }
     }
 }
 
@@ -427,6 +450,7 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
         const Cursor begin = cursor;
         own -= parts_[i];
         if (sent = send_by(paths_[i], cursor, parts_[i]); sent) {
+            paths_[i].is_pending = true;
             paths_[i].brought_bytes += *captured ? 0 : parts_[i];
             continue;
         }

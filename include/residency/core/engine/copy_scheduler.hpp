@@ -330,7 +330,11 @@ Result<EventPoint> CopyScheduler<D>::record_use(ConsumerId id, std::span<const S
     auto point = refuse_capture(consumer);
     if (point) { point = consumer.events.record(); }
     const EventPoint last = point ? *point : lost;
-    for (const StorageId storage : storages) { consumer.last_use[index(storage)] = last; }
+    for (const StorageId storage : storages) {
+        // A later point may be one of another stream, for which the consumer stands since.
+        EventPoint& use = consumer.last_use[index(storage)];
+        if (use != lost) { use = last; }
+    }
     return point;
 }
 

@@ -512,7 +512,10 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
                      "the stream is being captured: a captured pass is launched by itself, not as part of another "
                      "graph"};
     }
-    if (auto recovered = shared_.recover_failed_calls(); !recovered) { return recovered; }
+    if (auto recovered = shared_.recover_failed_calls(); !recovered) {
+        const bool is_stale = captured.links_rate != 0 && has_lost_links(captured);
+        return is_stale ? Status{Error{ErrorKind::stale, lost_links_text}} : std::move(recovered);
+    }
     captured.clock != 0 ? profiler_.await_graph() : profiler_.collect();
     auto launched = graphs_.launch(captured, stream);
     if (launched || captured.links_rate == 0) { return launched; }

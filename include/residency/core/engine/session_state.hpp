@@ -90,6 +90,7 @@ struct SessionState {
     /// not read again.
     [[nodiscard]] Status drain() {
         if (auto drained = copy_scheduler.drain_all(); !drained) { return drained; }
+        copy_scheduler.transport().check_links();
         auto healthy = copy_scheduler.transport_status();
         if (!healthy) {
             copy_scheduler.transport().take_failure(unread);
@@ -100,6 +101,7 @@ struct SessionState {
         if (!healthy) { return healthy; }
         if (!brought || !brings) { return brought; }
         auto drained = copy_scheduler.drain_all();
+        copy_scheduler.transport().check_links();
         return drained ? copy_scheduler.transport_status() : std::move(drained);
     }
     /// Appends what of a storage lies on the device. Precondition: drained.

@@ -48,7 +48,7 @@ public:
     [[nodiscard]] virtual std::vector<LinkUse> links() const = 0;
     /// Of all links that it uses, in bytes per second; less than before: some were lost. 0: it uses the device's own link only.
     [[nodiscard]] virtual double links_rate() const noexcept = 0;
-    /// A graph could not be launched: finds out whether links were lost. Blocks.
+    /// Finds out whether links were lost, and bytes with them, which status() says then. Blocks.
     virtual void check_links() = 0;
     virtual void close() noexcept = 0;
     virtual void abandon() noexcept = 0;

@@ -142,7 +142,8 @@ public:
         }
         if (bytes == 0) { return {}; }
         const Stream stream = leases_.find(handle)->stream;
-        Status copied = device_->copy({{to, static_cast<const std::byte*>(*at) + offset, bytes}}, stream);
+        const Copy copy{to, static_cast<const std::byte*>(*at) + offset, bytes};
+        Status copied = device_->copy({&copy, 1}, stream);
         return copied ? device_->synchronize(stream) : std::move(copied);
     }
     Status release(LeaseHandle handle) override {

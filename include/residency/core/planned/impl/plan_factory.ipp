@@ -114,7 +114,9 @@ RESIDENCY_INLINE Status PlanFactory::prepare(const Catalog& catalog, const Sched
     plan::Problem problem =
         detail::make_problem(catalog, schedule, link_.value_or(plan::Link{}), chunk_bytes, leases_at_once_);
     bool is_written = false;
-    for (const Storage& storage : catalog.storages()) { is_written = is_written || storage.is_mutable; }
+    for (const Storage& storage : catalog.storages()) {
+        is_written = is_written || (storage.is_mutable && storage.bytes > 0);
+    }
     // Bytes that kernels have written cannot be copied again, so that the image stays as it is laid out. It is laid out for the smaller
     // floor of two layouts, since the budget may be lowered later.
     if (current_plan != nullptr && is_written) { problem.image_offsets = current_plan->data().storage_offsets; }
