@@ -34,6 +34,11 @@ MODELS = (
     ("its prefill", "transformer.prefill"),
     ("a convolutional network, 54 MB", "convolutions.classify"),
     ("a sentence encoder, 45 MB", "encoder.encode"),
+    ("a language model with tied embeddings, 0.60 GB", "text.next"),
+    ("a vision transformer, 0.41 GB", "vision.classify"),
+    ("a U-Net, 0.14 GB", "unet.denoise"),
+    ("a recurrent network, 0.30 GB", "recurrent.read"),
+    ("a mixture of gathered experts, 0.54 GB", "mixture.decode"),
 )
 COMPILED = (
     ("nlohmann/json, parse and dump, to compare with", "json"),
