@@ -310,7 +310,7 @@ def first_outputs(records, options, has_stock):
     folder, scratch = os.path.join(options.out, FIRST), os.path.join(options.out, "first.json")
     (method,) = [name[:-4] for name in os.listdir(folder) if name.endswith(".pt2")]
     package, weights, inputs = (os.path.join(folder, name) for name in (f"{method}.pt2", "weights.safetensors", f"{method}.inputs.safetensors"))
-    by_torch = [sys.executable, "-W", "ignore", os.path.abspath(__file__), "--program", options.program, "--out", options.out,
+    by_torch = [sys.executable, "-X", "faulthandler", "-W", "ignore", os.path.abspath(__file__), "--program", options.program, "--out", options.out,
                 "--device", options.device, "--inputs", inputs, "--load"]
     commands = {"residency": [options.program, folder, "--torch", os.path.join(os.path.dirname(torch.__file__), "lib"), "--first",
                               "--budget", "100%", "--json", scratch],
