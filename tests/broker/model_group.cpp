@@ -399,6 +399,38 @@ TEST_CASE("any call fails once in a switch: every model is as it was or asleep, 
     CHECK(failed > 0);
 }
 
+TEST_CASE("any call fails once while a model wakes with another budget: it wakes with the one before, too") {
+    std::uint64_t failed = 0, others = 0;
+    for (const std::uint64_t other : {whole * 4 / 10, whole * 8 / 10}) {
+        for (std::uint64_t nth = 1; nth <= 12; ++nth) {
+            CAPTURE(other);
+            CAPTURE(nth);
+            Fixture f;
+            // Of unequal storages, so that another budget is for another image.
+            std::vector<Spec> specs;
+            for (std::uint64_t i = 0; i < steps; ++i) { specs.push_back(Spec{700 + i * 2311 % 6000}); }
+            auto& one = f.add(make_model(f.device, specs), whole * 6 / 10);
+            f.run(one);
+            const auto image = one.weights->plan().data().storage_offsets;
+            must(one.weights->try_suspend());
+            must(one.weights->try_set_budget(Budget::bytes(other)));
+            f.device.fail(CallKind::any, nth);
+            failed += one.weights->try_resume() ? 0U : 1U;
+            f.device.clear_failures();
+            if (one.weights->is_suspended()) {
+                must(one.weights->try_bring_asleep(whole));
+                must(one.weights->try_set_budget(Budget::bytes(whole * 6 / 10)));
+                must(one.weights->try_bring_asleep(whole));
+                must(one.weights->try_resume());
+            }
+            others += one.weights->plan().data().storage_offsets != image ? 1U : 0U;
+            f.run(one);
+        }
+    }
+    CHECK(failed > 0);
+    CHECK(others > 0);
+}
+
 TEST_CASE("a model ends while it sleeps, or while it is prepared; one whose budget changes has stale graphs") {
     Fixture f;
     auto &one = f.add(whole), &two = f.add(whole), &three = f.add(whole);

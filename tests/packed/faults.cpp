@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/pool/chunk_stock.hpp"
 #include "tests/packed/support.hpp"
 
 namespace faults_test {
@@ -285,6 +286,108 @@ private:
     Faults faults_;
 };
 
+/// A model on the chunks of a stock, or of the device, of which one call fails while its memory is taken or laid out anew.
+class Relayout {
+public:
+    enum class Change : std::uint8_t { resume, resume_with_less, resume_with_more, less, more };
+    /// What comes after the call that failed, before everything has to work again.
+    enum class Next : std::uint8_t { pass, bring_asleep, budget_before, suspend };
+
+    explicit Relayout(bool has_stock) {
+        auto chosen = options(unpacker_, 0, layers_.schedule());
+        chosen.policies.link = residency::plan::Link{};  // nothing is measured
+        chosen.policies.memory_bytes_per_second = 1e12;
+        chosen.policies.unpack_rate = residency::packed::UnpackRate{};
+        chosen.policies.options.effort = residency::plan::Effort::quick;
+        chosen.policies.pool.stock = has_stock ? &stock_ : nullptr;
+        options_ = std::move(chosen);
+    }
+    Relayout(const Relayout&) = delete;
+    Relayout& operator=(const Relayout&) = delete;
+    ~Relayout() {
+        for (const std::uint32_t number : others_) { stock_.give_back(number); }
+        weights_.reset();
+        CHECK(stock_.used_bytes() == 0);
+        must(device_.destroy_stream(stream_));
+    }
+
+    /// Makes the change, of which call `nth` fails, and uses the model afterwards. False: it has fewer calls. `has_failed`: it has an error.
+    [[nodiscard]] bool run(Change change, Next next, std::uint64_t nth, bool& has_failed) {
+        const bool grows = change == Change::more || change == Change::resume_with_more;
+        const bool is_awake = change == Change::less || change == Change::more;
+        const std::uint64_t before = layers_.share(grows ? 70 : 100);
+        const std::uint64_t wanted = change == Change::resume ? before : layers_.share(grows ? 100 : 70);
+        options_.budget = Budget::bytes(before);
+        weights_ =
+            std::make_unique<Weights>(must(Weights::try_create(device_, layers_.model.packed.catalog, options_)));
+        pass();
+        if (!is_awake) {
+            must(weights_->try_suspend());
+            must(weights_->try_set_budget(Budget::bytes(wanted)));
+            // Others have some of what it had, or none of it.
+            if (nth % 2 == 0 && options_.policies.pool.stock != nullptr) {
+                for (int i = 0; i < 3; ++i) { others_.push_back(must(stock_.take())); }
+            }
+            static_cast<void>(must(weights_->try_bring_asleep(3 * chunk)));
+        }
+        const std::uint64_t calls_before = calls();
+        device_.fail(Device::CallKind::any, nth);
+        std::optional<residency::Error> error;
+        if (is_awake) {
+            if (auto changed = weights_->try_set_budget(Budget::bytes(wanted)); !changed) { error = changed.error(); }
+        } else {
+            if (auto resumed = weights_->try_resume(); !resumed) { error = resumed.error(); }
+        }
+        const bool is_reached = calls() - calls_before >= nth;
+        device_.clear_failures();
+        has_failed = error.has_value();
+        if (has_failed) {
+            if (next == Next::bring_asleep && weights_->is_suspended()) {
+                static_cast<void>(must(weights_->try_bring_asleep(4 * chunk)));
+            }
+            if (next == Next::budget_before) { must(weights_->try_set_budget(Budget::bytes(before))); }
+            if (next == Next::suspend) { must(weights_->try_suspend()); }
+        }
+        expect_no_reports(device_);
+        for (int turn = 0; turn < 2; ++turn) {
+            if (weights_->is_suspended()) { must(weights_->try_resume()); }
+            pass();
+            pass();
+            CHECK(weights_->statistics().held_bytes <= weights_->budget().bytes);
+            must(weights_->try_suspend());
+        }
+        return is_reached;
+    }
+
+private:
+    static constexpr std::uint64_t chunk = 4096;
+
+    [[nodiscard]] std::uint64_t calls() const {
+        const auto statistics = device_.statistics();
+        std::uint64_t sum = 0;
+        for (std::size_t kind = 0; kind < residency::simulation::call_kinds; ++kind) {
+            sum += statistics.of(static_cast<Device::CallKind>(kind));
+        }
+        return sum;
+    }
+    void pass() {
+        run_pass(device_, layers_.model, *weights_, stream_, wrong_);
+        must(weights_->try_drain());
+        REQUIRE(wrong_ == 0);
+        expect_no_reports(device_);
+    }
+
+    Device device_{device_config()};
+    const Layers layers_{device_, 6};
+    residency::SimulatedUnpacker unpacker_;
+    const Stream stream_ = must(device_.create_stream());
+    residency::pool::ChunkStock<Device> stock_{device_, layers_.share(300), chunk};
+    Weights::Options options_;
+    std::unique_ptr<Weights> weights_;
+    std::vector<std::uint32_t> others_;
+    std::uint64_t wrong_ = 0;
+};
+
 }  // namespace
 
 TEST_CASE("random programs with failures lose nothing, leave nothing, and work again") {
@@ -310,6 +413,34 @@ TEST_CASE("random programs with failures lose nothing, leave nothing, and work a
     CHECK(tally.budgets > 130);
     CHECK(tally.layouts > 60);
     CHECK(tally.made > 200);
+}
+
+TEST_CASE(
+    "any call fails once in a resume or a change of the budget: afterwards every byte is right, in memory that is "
+    "there") {
+    using Change = Relayout::Change;
+    using Next = Relayout::Next;
+    std::uint64_t failed = 0;
+    for (const bool has_stock : {true, false}) {
+        for (const auto change :
+             {Change::resume, Change::resume_with_less, Change::resume_with_more, Change::less, Change::more}) {
+            for (const auto next : {Next::pass, Next::bring_asleep, Next::budget_before, Next::suspend}) {
+                bool is_reached = true;
+                for (std::uint64_t nth = 1; is_reached; ++nth) {
+                    CAPTURE(has_stock);
+                    CAPTURE(static_cast<int>(change));
+                    CAPTURE(static_cast<int>(next));
+                    CAPTURE(nth);
+                    Relayout relayout{has_stock};
+                    bool has_failed = false;
+                    is_reached = relayout.run(change, next, nth, has_failed);
+                    failed += has_failed ? 1U : 0U;
+                }
+            }
+        }
+    }
+    MESSAGE(failed << " failed");
+    CHECK(failed > 300);
 }
 
 TEST_CASE("10,000 mutations of packed bytes in host memory: right bytes, or those of an unpacker that refuses") {

@@ -63,7 +63,7 @@ public:
     /// Takes the memory, and unpacks what stays. Does nothing where that is done. Blocks. Precondition: the streams
     /// are drained where another layout was set.
     [[nodiscard]] Status take();
-    /// Gives the memory back. On failure nothing has changed. Precondition: the streams are drained.
+    /// Gives the memory back. On failure it is held still, or of a stock: is_missing(). Precondition: the streams are drained.
     [[nodiscard]] Status give_back();
     /// The same, until take(). Places in memory of a stock stay where they are.
     [[nodiscard]] Status sleep();
@@ -464,7 +464,13 @@ Status UnpackMemory<D>::give_back() {
     if (streams_.is_unsettled()) {
         if (auto settled = settle(); !settled) { return settled; }
     }
-    if (auto freed = range_ ? range_->try_close() : context_.device->deallocate(memory_); !freed) { return freed; }
+    if (auto freed = range_ ? range_->try_close() : context_.device->deallocate(memory_); !freed) {
+        if (range_) {  // parts of it may be unmapped
+            ++generation_;
+            forget_memory();
+        }
+        return freed;
+    }
     range_.reset();
     ++generation_;
     forget_memory();

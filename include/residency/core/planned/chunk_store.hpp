@@ -51,6 +51,8 @@ public:
     [[nodiscard]] Status adopt(plan::Plan plan);
     /// The device has memory of the plan in force, or had it until a call failed: the next plan follows it. Not while it is suspended.
     [[nodiscard]] bool is_held() const noexcept { return is_open_ && !is_asleep_; }
+    /// The address range is that of the plan in force. False after an adopt() that failed with another image: wake() needs it.
+    [[nodiscard]] bool has_image() const noexcept { return is_open_ && !has_other_image_; }
     /// Parts of the image may be unmapped since a call failed: the plan in force has to be adopted again.
     [[nodiscard]] bool is_unmapped() const noexcept { return is_unmapped_; }
     /// Counts the changes of the mapping.
@@ -64,6 +66,7 @@ public:
     /// failure some of the memory is given back, and it may be called again. The streams are drained.
     [[nodiscard]] Status suspend();
     /// Takes the memory of the plan in force again: addresses and mapping are as they were. Blocks. On failure it is suspended.
+    /// Precondition: has_image().
     [[nodiscard]] Status wake();
     /// While it is suspended: takes the memory of these chunks that can be had, and copies their bytes, up to `most_bytes`. Returns the bytes
     /// whose copies were enqueued.
@@ -165,7 +168,7 @@ private:
         }
     }
     [[nodiscard]] bool is_same_image(const plan::Plan& plan) const noexcept {
-        return is_open_ && !has_other_image_ && plan.data().storage_offsets == plan_.data().storage_offsets &&
+        return has_image() && plan.data().storage_offsets == plan_.data().storage_offsets &&
                plan.data().storage_bytes == plan_.data().storage_bytes && plan.image_bytes() == plan_.image_bytes();
     }
     /// The image is mapped as `placement` says.
@@ -293,7 +296,7 @@ Status ChunkStore<D>::wake() {
 
 template <VirtualMemoryDevice D>
 Result<std::uint64_t> ChunkStore<D>::bring_asleep(std::span<const plan::Copy> copies, std::uint64_t most_bytes) {
-    if (!wakes_as_it_was_) { return std::uint64_t{0}; }
+    if (!wakes_as_it_was_ || !has_image()) { return std::uint64_t{0}; }
     if (const std::uint64_t now = pool_.given_back(); now != asleep_given_back_) {
         asleep_given_back_ = now;
         asleep_next_ = 0;  // what could not be had before may be free

@@ -293,7 +293,7 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::resume(std::uint64_t cap_bytes, StepIndex) {
-    if (cap_bytes != cap_bytes_ || !is_for_problem(plan(), plan_factory_.problem())) {
+    if (cap_bytes != cap_bytes_ || !store_.has_image() || !is_for_problem(plan(), plan_factory_.problem())) {
         // What was brought ahead lies where the plan before has it.
         if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
         if (auto given = suspend(); !given) { return given; }
