@@ -63,6 +63,44 @@ TEST_CASE("every lease gives the raw bytes, from the floor to everything") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("a storage of no bytes that kernels write changes no floor, and the floor works") {
+    const residency::SimulatedUnpacker unpacker;
+    for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+        CAPTURE(seed);
+        Device device{device_config()};
+        std::mt19937_64 random{seed};
+        std::vector<Model::Spec> specs;
+        for (int i = 0; i < 7; ++i) { specs.push_back({200 + random() % 4'000}); }
+        Layers without{device, specs};
+        specs.push_back({0, true, residency::dtype::bf16, residency::Placement::streamed, 1, true});
+        Layers with{device, specs};
+        with.steps.clear();
+        for (std::uint32_t i = 0; i < 7; ++i) {
+            with.steps.push_back(
+                {i, static_cast<std::uint32_t>(random() % 7), static_cast<std::uint32_t>(random() % 7)});
+        }
+        without.steps = with.steps;
+        const auto floor_of = [&](const Layers& layers) {
+            return must(Weights::try_resolve_budget(device, layers.model.packed.catalog,
+                                                    options(unpacker, layers.model.raw_bytes() * 2, layers.schedule())))
+                .floor_bytes;
+        };
+        const std::uint64_t floor = floor_of(with);
+        CHECK(floor == floor_of(without));
+        const Stream stream = must(device.create_stream());
+        std::uint64_t wrong = 0;
+        {
+            auto weights =
+                must(Weights::try_create(device, with.model.packed.catalog, options(unpacker, floor, with.schedule())));
+            run_pass(device, with.model, weights, stream, wrong);
+            must(weights.try_drain());
+        }
+        CHECK(wrong == 0);
+        expect_no_reports(device);
+        must(device.destroy_stream(stream));
+    }
+}
+
 TEST_CASE("with room for everything raw, nothing is unpacked in a pass") {
     Device device{device_config()};
     const Layers layers = Layers::with_wide_one(device);
