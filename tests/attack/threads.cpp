@@ -74,10 +74,13 @@ void one_thread(Shared& shared, std::span<const Kind> kinds, std::uint64_t seed)
     choice.schedule = model->schedules[0];
     choice.budget = Budget::bytes(0);
     choice.learn = one_in(4);
+    const Unpacker unpacker;
+    choice.unpacker = &unpacker;
     if (choice.schedule.empty()) { return; }
     const Stream stream = *shared.device.create_stream(), second = *shared.device.create_stream();
     for (int life = 0; life < 2; ++life) {
         const auto sizes = kind.resolve(shared.device, model->catalog, choice);
+        if (!sizes && sizes.error().kind() == ErrorKind::unsupported && kind.source == Source::packed) { break; }
         if (!sizes) { failed("the sizes of a budget", sizes.error().message()); }
         auto client = shared.broker.try_add_model({.name = kind.name,
                                                    .priority = static_cast<int>(random() % 3),
