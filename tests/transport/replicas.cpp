@@ -340,7 +340,7 @@ TEST_CASE("Replicas keeps the contract of transports") {
         for (const auto& bytes : model->contents) { result.contents.emplace_back(bytes.begin(), bytes.end()); }
         return result;
     };
-    conformance::check_transport_policy<Replicas>(*host.gpus[0], suite, [&host] {
+    conformance::check_transport_policy<Replicas>(*host.gpus[0], suite, [] {
         return std::make_unique<Replicas>(Replicas::Config{.group = std::make_shared<Group>()});
     });
     host.expect_no_reports();
