@@ -28,7 +28,7 @@ TEST_CASE("storages per chunk, chunks per storage, and pieces of ranges and call
         Dice dice{seed};
         plan::Problem problem = residency::testing::random_problem(dice);
         problem.budget_bytes = residency::testing::total_bytes(problem) * dice(20, 110) / 100;
-        const auto made = plan::make_plan(problem);
+        const auto made = plan::make_plan(problem, {.effort = plan::Effort::quick});
         if (!made) { continue; }
         REQUIRE(made->image_bytes() <= memory.size());
         const ChunkContents contents{*made, memory.data()};

@@ -28,7 +28,8 @@ void for_each_plan(const Visit& visit) {
     for (std::uint64_t seed = 0; seed < 200; ++seed) {
         CAPTURE(seed);
         Dice dice{seed};
-        const auto made = plan::make_plan(residency::testing::random_problem_with_budget(dice));
+        const auto made =
+            plan::make_plan(residency::testing::random_problem_with_budget(dice), {.effort = plan::Effort::quick});
         if (made) { visit(*made, dice); }
     }
 }

@@ -133,7 +133,7 @@ TEST_CASE("chunk store: what must not leave is kept by every plan of its image")
     plan::Problem problem = parts.factory.problem();
     problem.image_offsets = parts.store.plan().data().storage_offsets;
     problem.budget_bytes = 2 * chunk;
-    must(parts.adopt(must(plan::make_plan(problem))));
+    must(parts.adopt(must(plan::make_plan(problem, {.effort = plan::Effort::quick}))));
     CHECK(parts.store.table().is_there(resident));
     CHECK(parts.store.held_bytes() == 2 * chunk);
     CHECK(parts.counters.evictions >= 3);
@@ -181,7 +181,7 @@ TEST_CASE("chunk store: under random copies, moves, leases and plans, what is th
         const auto adopt = [&] {
             problem.budget_bytes = chunk * dice(1, count);
             must(parts.scheduler.drain());
-            must(parts.adopt(must(plan::make_plan(problem))));
+            must(parts.adopt(must(plan::make_plan(problem, {.effort = plan::Effort::quick}))));
             problem.image_offsets = parts.store.plan().data().storage_offsets;
         };
         adopt();

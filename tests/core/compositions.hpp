@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "residency/plan/options.hpp"
 #include "tests/support/compositions.hpp"
 #include "tests/support/streaming.hpp"
 
@@ -17,6 +18,9 @@ typename Weights::Options options(std::uint64_t budget, residency::Schedule sche
     typename Weights::Options result;
     result.budget = residency::Budget::bytes(budget);
     result.schedule = std::move(schedule);
+    if constexpr (requires { result.policies.options.effort; }) {
+        result.policies.options.effort = residency::plan::Effort::quick;  // any plan will do
+    }
     return result;
 }
 template <class Weights>

@@ -84,7 +84,7 @@ TEST_CASE(
         CAPTURE(seed);
         Dice dice{seed};
         const plan::Problem problem = residency::testing::random_problem_with_budget(dice);
-        const auto made = plan::make_plan(problem);
+        const auto made = plan::make_plan(problem, {.effort = plan::Effort::quick});
         if (!made || made->calls().size() > 200) { continue; }
         const UseOrder order = order_of(problem);
         const ChunkTable table{*made, residency::core::place_chunks(*made, {}, {})};
@@ -133,7 +133,7 @@ TEST_CASE("live ranges: played as early as its calls may come, a plan has there 
         CAPTURE(seed);
         Dice dice{seed};
         const plan::Problem problem = residency::testing::random_problem_with_budget(dice);
-        const auto made = plan::make_plan(problem);
+        const auto made = plan::make_plan(problem, {.effort = plan::Effort::quick});
         if (!made || !made->is_cyclic() || made->calls().empty() || made->calls().size() > 200) { continue; }
         const std::vector<std::uint32_t> comes = comes_for(*made);
         const std::size_t calls = made->calls().size();

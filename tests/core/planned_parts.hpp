@@ -134,7 +134,7 @@ public:
 class Parts {
 public:
     explicit Parts(std::vector<Spec> specs, residency::Cycle cycle = residency::Cycle::cyclic,
-                   plan::Options plan_options = {})
+                   plan::Options plan_options = {.effort = plan::Effort::quick})
         : model_{make_model(device, specs)},
           schedule{in_order(model_, cycle)},
           factory{std::move(plan_options), 1, plan::Link{}, plan::default_memory_bytes_per_second, std::nullopt} {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "residency/core/residency.hpp"
+#include "residency/plan/options.hpp"
 #include "residency/pool/slab.hpp"
 #include "tests/model_based/any_weights.hpp"
 #include "tests/support/compositions.hpp"
@@ -26,6 +27,9 @@ public:
         options.schedule = schedule;
         if constexpr (requires { options.poison; }) { options.poison = poison; }
         if constexpr (requires { options.policies.pool.chunk_bytes; }) { options.policies.pool.chunk_bytes = 4096; }
+        if constexpr (requires { options.policies.options.effort; }) {
+            options.policies.options.effort = residency::plan::Effort::quick;  // any plan will do
+        }
         auto made = Weights::try_create(device, catalog, std::move(options));
         if (!made) { return made.error(); }
         return std::unique_ptr<AnyWeights>{new WeightsOf{std::move(*made)}};

@@ -174,6 +174,7 @@ inline Weights::Options options(const residency::Unpacker<Device>& unpacker, std
     result.schedule = std::move(schedule);
     result.learn = false;
     result.policies.unpacker = &unpacker;
+    result.policies.options.effort = residency::plan::Effort::quick;  // any plan will do
     result.policies.pool.chunk_bytes = 4096;
     return result;
 }

@@ -82,7 +82,7 @@ TEST_CASE("the first pass brings more residents ahead where that makes it faster
         std::uint64_t bytes = 0;
         for (const std::uint64_t each : problem.storage_bytes) { bytes += each; }
         problem.budget_bytes = bytes * dice(10, 95) / 100;
-        const auto made = plan::make_plan(problem);
+        const auto made = plan::make_plan(problem, {.effort = plan::Effort::quick});
         if (!made || made->calls().empty()) { continue; }
         std::vector<bool> there(made->chunks());
         for (std::size_t chunk = 0; chunk < there.size(); ++chunk) { there[chunk] = seed % 3 == 0 && dice(0, 3) == 0; }
@@ -107,7 +107,7 @@ TEST_CASE("what is there already takes no time") {
         Dice dice{seed};
         plan::Problem problem = residency::testing::random_problem(dice);
         problem.budget_bytes = 0;
-        const auto made = plan::make_plan(problem);
+        const auto made = plan::make_plan(problem, {.effort = plan::Effort::quick});
         REQUIRE(made);
         CHECK(order_of(*made, problem, std::vector<bool>(made->chunks(), true)).empty());
     }

@@ -72,6 +72,7 @@ TEST_CASE("a pass in ranges takes what it takes step by step, and no two neighbo
         const std::uint64_t above = (floor->everything_bytes - floor->floor_bytes) / 4;
         problem.budget_bytes = floor->floor_bytes + above * dice(0, 4);
         plan::Options options;
+        options.effort = plan::Effort::quick;
         options.captured = problem.cyclic && dice(0, 2) == 0;
         const auto made = plan::make_plan(problem, options);
         REQUIRE(made);

@@ -33,7 +33,8 @@ typename Composition::Options options(std::uint64_t budget, Schedule schedule = 
     typename Composition::Options result;
     result.budget = residency::Budget::bytes(budget);
     result.schedule = std::move(schedule);
-    result.learn = false;  // a plan stays in force until a test replaces it
+    result.learn = false;                                             // a plan stays in force until a test replaces it
+    result.policies.options.effort = residency::plan::Effort::quick;  // any plan will do
     result.policies.pool.chunk_bytes = chunk;
     result.policies.link = link_of(residency::links::h200_measured);
     result.policies.memory_bytes_per_second = residency::plan::default_memory_bytes_per_second;

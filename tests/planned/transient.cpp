@@ -48,6 +48,7 @@ public:
         }
         auto chosen = options(bytes(percent), must(builder.try_build()));
         chosen.policies.link = link_of(slow_link().link);
+        chosen.policies.options.effort = residency::plan::Effort::full;
         weights_ = must(Weights::try_create(device_, model_.catalog, std::move(chosen)));
         stream_ = must(device_.create_stream());
         device_.observe([this](const Device::ExecutedOperation& operation) {
