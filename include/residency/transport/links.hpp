@@ -250,10 +250,10 @@ private:
     NeighbourMemory<D> memory_;
     Catalog catalog_;
     std::optional<Error> failure_;
-    D* device_ = nullptr;      // while open
-    std::vector<Path> paths_;  // by neighbour
-    double own_rate_ = 55e9;   // bytes per second
-    double joint_ = 1;         // what links bring together, over the sum of what each brings
+    D* device_ = nullptr;                 // while open
+    std::vector<Path> paths_;             // by neighbour
+    double own_rate_ = 55e9;              // bytes per second
+    double joint_ = 1;                    // what links bring together, over the sum of what each brings
     std::array<Together, 2> together_{};  // with the own link, with all
     bool forwards_rest_ = false;          // of calls of which neighbours hold a part
     std::uint64_t own_bytes_ = 0;

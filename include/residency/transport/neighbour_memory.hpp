@@ -126,8 +126,8 @@ private:
         std::uint64_t budget_bytes = 0;  // a multiple of what an allocation takes
         std::uint64_t room_bytes = 0;    // of these, that could be had
         std::byte* memory = nullptr;
-        std::uint64_t held_bytes = 0;  // of memory
-        double bytes_per_second = 55e9;  // until it is measured
+        std::uint64_t held_bytes = 0;              // of memory
+        double bytes_per_second = 55e9;            // until it is measured
         std::optional<typename D::Stream> into;    // of the neighbour: from the host into its memory
         std::optional<typename D::Stream> out;     // of the device: out of it
         std::optional<typename D::Event> is_done;  // of the device
@@ -209,11 +209,11 @@ void NeighbourMemory<D>::open(D& device, const Catalog& catalog, Pinned<D>& host
         const std::uint64_t unit = shelf.neighbour->allocation_granularity();
         shelf.budget_bytes = shelf.room_bytes = budgets[i] / unit * unit;
         shelf.reason = nothing_planned;
-        auto opened = shelf.budget_bytes > 0
-                          ? open_shelf(shelf)
-                          : Status{Error{ErrorKind::invalid_argument,
-                                         "its budget is less than one allocation takes: " + std::to_string(unit) +
-                                             " bytes"}};
+        auto opened =
+            shelf.budget_bytes > 0
+                ? open_shelf(shelf)
+                : Status{Error{ErrorKind::invalid_argument,
+                               "its budget is less than one allocation takes: " + std::to_string(unit) + " bytes"}};
         shelf.is_open = opened.has_value();
         if (!opened) {
             close_shelf(shelf);

@@ -64,8 +64,10 @@ struct CallRate {
 ///
 /// A transport that uses several links says so by `t.links()`, const: a LinkUse for each. With it go `t.copy(copies, s)`, by which they are
 /// measured together, and neighbours(), neighbour(i), uses(i), set_own_rate(rate), set_rate(i, rate, reason), close_unused(), rate() and
-/// check_neighbours(): see Links. One that holds bytes of the model nearer than the host does says so by `t.holds()`; with it go rate_of(bytes),
-/// hold(calls) and release_held(), and memory() and copy_sample(copies, share, s), by which it is measured.
+/// check_neighbours(): see Links. One that holds bytes of the model nearer than the host
+/// does says so by `t.holds()`. With it go `t.hold(calls)`, a span of Fetches for each call of the plan in force; `t.release_held()`; the
+/// CallRate `t.rate_of(bytes)` of a plan that brings so many different bytes; and memory() and copy_sample(copies, share, s), by which it is
+/// measured: see Links.
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  T1 After a failed enqueue, nothing more of it reaches the device; what did reach it is ordered on s.

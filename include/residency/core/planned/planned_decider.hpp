@@ -205,8 +205,7 @@ private:
 
     /// Whether plans are for the rate at which the transport brings what it holds, and what it does not.
     [[nodiscard]] bool plans_for_held() const noexcept {
-        return is_link_measured_ && context_.copy_scheduler != nullptr &&
-               context_.copy_scheduler->transport().holds();
+        return is_link_measured_ && context_.copy_scheduler != nullptr && context_.copy_scheduler->transport().holds();
     }
     /// The link at which the transport brings a plan, once it holds what it can of it.
     [[nodiscard]] plan::Link link_of(const plan::Plan& plan) const;
@@ -229,7 +228,7 @@ private:
     double held_scale_ = 1;              // what copies were seen to reach, over what the transport says
     bool has_released_held_ = false;     // since the plan came into force
     std::uint64_t held_generation_ = 0;  // counts how often graphs lost what they copy from
-    Schedule schedule_;  // prepared last
+    Schedule schedule_;                  // prepared last
     PlanCache known_plans_;
     std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
     std::shared_ptr<std::vector<StepRange>>
@@ -371,9 +370,7 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
     if (plan_factory_.is_given()) { return next; }
     ++context_.counters->plans_made;
     // Under a lease the image stays, so that the plan may not be the best.
-    if (!keeps_image) { 
-        known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem().link});
-    }
+    if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem().link}); }
     return next;
 }
 
