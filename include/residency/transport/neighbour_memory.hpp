@@ -25,7 +25,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace transport {
 
 /// What comes from the host beside what neighbours hold, in bytes per second.
 struct HostRate {
-    double all = 0;
+    double all = 0;        ///< over every link that is used
     double forwarded = 0;  ///< of that, what comes through neighbours, as what they hold does
 };
 

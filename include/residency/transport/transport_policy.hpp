@@ -30,8 +30,8 @@ struct Fetch {
 
 /// What calls cost that bring a part from nearer than the host.
 struct CallRate {
-    double bytes_per_second = 0;
-    double latency_seconds = 0;  ///< per call; 0: not measured
+    double bytes_per_second = 0;  ///< of its bytes, without latency
+    double latency_seconds = 0;   ///< per call; 0: not measured
 };
 
 /// Of all of them.
