@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // One GPU fed through its own link and through that of a neighbour: bare copies of all sizes, and decoding at the shapes of Llama-3-8B in
 // bf16, one kernel a matrix, the host waiting once a pass. By budget, in turns: one link, both, both as a graph, and both with packed
-// weights. Every weight is checked first. And what the neighbour's own kernels lose meanwhile. Needs two GPUs of one host.
+// weights. Every weight is checked first. And what the neighbour's own kernels lose meanwhile. Then a model of 1.5 budgets, of which the
+// neighbour's memory holds what it makes faster: its rate over NVLink's, measured by bare copies. Needs two GPUs of one host.
 //
-//   gpu_links [layers] [passes]        by default all layers, 20 passes
+//   gpu_links [layers] [passes] [memory]     by default all layers, 20 passes; with `memory` only the last of these
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -56,6 +58,25 @@ Weights make(CudaDevice& device, CudaDevice& neighbour, const Catalog& catalog, 
     if constexpr (requires { options.policies.unpacker; }) { options.policies.unpacker = &gpu::unpacker(); }
     if constexpr (requires { options.transport.neighbours; }) { options.transport.neighbours = {&neighbour}; }
     return BENCH_RESULT(Weights::try_create(device, catalog, std::move(options)));
+}
+
+/// The rate of bare copies out of the neighbour's memory, in bytes per second: calls of 64 MiB in a row.
+double nvlink_rate(CudaDevice& device, CudaDevice& neighbour, Stream stream) {
+    constexpr std::uint64_t bytes = std::uint64_t{4} << 30, call = std::uint64_t{64} << 20;
+    BENCH_RESULT(device.enable_peer(neighbour));
+    auto* const from = static_cast<std::byte*>(BENCH_RESULT(neighbour.allocate(bytes)));
+    auto* const to = static_cast<std::byte*>(BENCH_RESULT(device.allocate(bytes)));
+    bench::StreamTimer timer{stream};
+    const double seconds = timer.median_seconds(5, [&] {
+        for (std::uint64_t done = 0; done < bytes; done += call) {
+            const residency::Copy copy{to + done, from + done, call};
+            BENCH_RESULT(device.copy({&copy, 1}, stream));
+        }
+    });
+    BENCH_CUDA(cudaStreamSynchronize(stream));
+    BENCH_RESULT(device.deallocate(to));
+    BENCH_RESULT(neighbour.deallocate(from));
+    return static_cast<double>(bytes) / seconds;
 }
 
 std::size_t wrong_sums(const std::vector<std::uint64_t>& expected, std::uint64_t* sums) {
@@ -109,6 +130,77 @@ void measure_copies(CudaDevice& device, CudaDevice& neighbour, const Model& mode
     BENCH_RESULT(device.deallocate(at));
 }
 
+/// A model of 1.5 budgets from two cards' memory, eager and as a graph, in turns with one link and with both.
+void measure_memory(CudaDevice& device, CudaDevice& neighbour, const Model& model, const Schedule& timed,
+                    const std::vector<std::uint64_t>& expected, std::uint64_t* sums, int passes, Stream stream,
+                    bench::BareCopies& bare, bench::Records& records) {
+    const double nvlink = nvlink_rate(device, neighbour, stream);
+    records.add("memory.nvlink", nvlink / 1e9, "GB/s");
+    const std::uint64_t budget = model.bytes / 3 * 2, absent = model.bytes - budget;
+    const auto make_holding = [&](std::uint64_t memory_bytes) {
+        Two::Options options;
+        options.budget = Budget::bytes(budget);
+        options.schedule = timed;
+        options.learn = false;
+        options.transport.neighbours = {&neighbour};
+        options.transport.memory_bytes = {memory_bytes};
+        return BENCH_RESULT(Two::try_create(device, model.catalog, std::move(options)));
+    };
+    auto one = make<One>(device, neighbour, model.catalog, timed, budget);
+    auto both = make<Two>(device, neighbour, model.catalog, timed, budget);
+    auto half = make_holding(absent / 2), whole = make_holding(model.bytes), captured = make_holding(model.bytes);
+    std::size_t wrong = 0;
+    BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+    for (int i = 0; i < 2; ++i) {
+        run_pass(whole, model, sums, true, stream);
+        wrong += wrong_sums(expected, sums);
+        run_pass(half, model, sums, true, stream);
+        wrong += wrong_sums(expected, sums);
+    }
+    const auto capture = [&](bool by_weight) {
+        return BENCH_RESULT(
+            captured.try_capture(stream, [&](auto& pass) { run_steps(pass, model, timed, sums, by_weight, stream); }));
+    };
+    {
+        auto verified = capture(true);
+        for (int i = 0; i < 2; ++i) {
+            BENCH_RESULT(verified.try_launch(stream));
+            wrong += wrong_sums(expected, sums);
+        }
+    }
+    records.add("memory.wrong_weights", static_cast<double>(wrong), "weights", "<= 0");
+    auto graph = capture(false);
+    bench::Turns turns{bare, stream, passes};
+    const auto by_one = turns.add(true, [&] { run_pass(one, model, sums, false, stream); });
+    const auto by_both = turns.add(true, [&] { run_pass(both, model, sums, false, stream); });
+    const auto by_half = turns.add(true, [&] { run_pass(half, model, sums, false, stream); });
+    const auto by_whole = turns.add(true, [&] { run_pass(whole, model, sums, false, stream); });
+    const auto replayed = turns.add(true, [&] { BENCH_RESULT(graph.try_launch(stream)); });
+    turns.run();
+    for (const auto& [name, weights, row] :
+         {std::tuple{"memory.half.", &half, by_half}, std::tuple{"memory.", &whole, by_whole}}) {
+        const std::string of = name;
+        const auto use = weights->statistics().links.at(1);
+        std::printf("%s%s holds %.2f GB at %.1f GB/s%s%s\n", name, use.device.c_str(),
+                    static_cast<double>(use.held_bytes) / 1e9, use.held_bytes_per_second / 1e9,
+                    use.held_reason.empty() ? "" : ": ", use.held_reason.c_str());
+        records.add(of + "planned_rate", weights->problem().link.bytes_per_second / 1e9, "GB/s");
+        records.add(of + "planned_latency", weights->problem().link.latency_seconds * 1e6, "us");
+        records.add(of + "time", turns.seconds(row) * 1e3, "ms");
+        records.add(of + "over_one", turns.ratio(row, by_one), "ratio");
+        records.add(of + "over_both", turns.ratio(row, by_both), "ratio");
+        records.add(of + "time_over_bound", turns.seconds(row) / weights->plan().bound_seconds(), "ratio");
+        records.add(of + "predicted_over_bound", weights->plan().predicted_seconds() / weights->plan().bound_seconds(),
+                    "ratio");
+    }
+    // What the budget does not hold has to come in each pass; a plan brings more, since its ring is part of the budget.
+    const double seconds = turns.seconds(by_whole), brought = static_cast<double>(whole.plan().bytes_per_pass());
+    records.add("memory.brought_over_nvlink", brought / seconds / nvlink, "ratio", ">= 0.85");
+    records.add("memory.absent_over_nvlink", static_cast<double>(absent) / seconds / nvlink, "ratio");
+    records.add("memory.graph_brought_over_nvlink",
+                static_cast<double>(captured.plan().bytes_per_pass()) / turns.seconds(replayed) / nvlink, "ratio");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -123,10 +215,11 @@ int main(int argc, char** argv) {
     bench::Shape shape{"links", 4096, 14336, 32};
     if (argc > 1) { shape.layers = static_cast<std::uint32_t>(std::atoi(argv[1])); }
     const int passes = argc > 2 ? std::atoi(argv[2]) : 20;
+    const bool only_memory = argc > 3 && std::string{argv[3]} == "memory";
     bench::Records records{"gpu-links", argc, argv};
     const Model model{device, shape, bench::trained};
     const Stream stream = BENCH_RESULT(device.create_stream());
-    measure_copies(device, neighbour, model, stream, records);
+    if (!only_memory) { measure_copies(device, neighbour, model, stream, records); }
 
     auto* const sums = static_cast<std::uint64_t*>(BENCH_RESULT(device.allocate(model.sizes.size() * 8)));
     BENCH_CUDA(cudaMemset(sums, 0, model.sizes.size() * 8));
@@ -159,6 +252,13 @@ int main(int argc, char** argv) {
         auto learning = BENCH_RESULT(One::try_create(device, model.catalog, std::move(options)));
         timed = bench::timed_steps(learning, [&] { run_pass(learning, model, sums, false, stream); }, resident_seconds);
         BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
+    }
+    measure_memory(device, neighbour, model, timed, expected, sums, passes, stream, bare, records);
+    if (only_memory) {
+        BENCH_RESULT(device.deallocate(sums));
+        BENCH_RESULT(device.destroy_stream(stream));
+        BENCH_RESULT(device.deallocate_host(model.host));
+        return 0;
     }
     const auto packed = BENCH_RESULT(residency::packed::try_pack(device, model.catalog));
 

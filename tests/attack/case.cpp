@@ -197,7 +197,10 @@ Choice Case::choose(Target& target) {
     choice.measures = one_in(4) || (target.kind.has_links() && one_in(2));
     choice.unpacker = &unpacker_;
     if (target.is_in_group) { choice.stock = &group_->stock(); }
-    for (const auto& neighbour : neighbours_) { choice.neighbours.push_back(neighbour.get()); }
+    for (const auto& neighbour : neighbours_) {
+        choice.neighbours.push_back(neighbour.get());
+        choice.memory_bytes.push_back(one_in(3) ? 0 : (std::uint64_t{1} << 20U) + below(std::uint64_t{6} << 20U));
+    }
     choice.before_read = [&target](StorageId, std::uint64_t, std::uint64_t) -> Status {
         if (target.read_error_in > 0 && --target.read_error_in == 0) {
             return Error{ErrorKind::io, "a read that was made to fail"};

@@ -40,6 +40,7 @@ struct Choice {
     std::uint32_t leases_at_once = 1;
     std::function<Status(StorageId, std::uint64_t, std::uint64_t)> before_read;  ///< of a staged transport
     std::vector<Device*> neighbours;                                             ///< of a transport of several links
+    std::vector<std::uint64_t> memory_bytes;                                     ///< of these, in which bytes lie
     const Unpacker* unpacker = nullptr;                                          ///< of packed weights
     residency::pool::ChunkStock<Device>* stock = nullptr;                        ///< of a group of models; null: none
 };

@@ -38,6 +38,7 @@ public:
         if constexpr (requires { result.transport.neighbours; }) {
             result.transport.neighbours = choice.neighbours;
             result.transport.bounce_bytes = std::uint64_t{2} << 20U;
+            result.transport.memory_bytes = choice.memory_bytes;
         }
         if constexpr (requires { result.transport.slot_bytes; }) {
             result.transport.slot_bytes = 4096;

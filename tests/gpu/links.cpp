@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// Two GPUs of one host: the rules of peers, one GPU that is fed by both links, and replicas, for which one GPU may play both.
+// Two GPUs of one host: the rules of peers, one GPU that is fed by both links and by the other one's memory, and replicas, for which one GPU may play both.
 #include "residency/transport/links.hpp"
 
 #include <doctest/doctest.h>
@@ -162,6 +162,59 @@ TEST_CASE("a planned model streams by two links, eager passes and graphs in turn
     REQUIRE(links.size() == 2);
     CHECK_MESSAGE(links[1].reason.empty(), links[1].reason);
     CHECK(links[1].bytes > 0);
+}
+
+TEST_CASE(
+    "a model of 1.5 budgets comes from two GPUs' memory, eager passes and graphs in turns, refreshed and suspended") {
+    if (!has_pair()) { return; }
+    CudaDevice device{0}, neighbour{1};
+    const Model model{device};
+    const Sums sums{device, 0};
+    Weights::Options options;
+    options.schedule = model.schedule;
+    options.budget = residency::Budget::bytes(Model::layers * Model::layer_bytes * 2 / 3);
+    options.transport.neighbours = {&neighbour};
+    options.transport.bounce_bytes = 8 * gpu::MiB;
+    options.transport.memory_bytes = {200 * gpu::MiB};
+    auto weights = must(Weights::try_create(device, model.catalog, std::move(options)));
+    const auto use = [&] { return weights.statistics().links.at(1); };
+    CHECK_MESSAGE(use().held_reason.empty(), use().held_reason);
+    CHECK(use().held_bytes > 0);
+    CHECK(use().held_bytes <= 200 * gpu::MiB);
+    const auto run = [&](Weights::Pass& pass) {
+        for (const Schedule::Step& step : weights.schedule()) { sums.run(pass, step); }
+    };
+    auto expected = model.expected;
+    auto graph = must(weights.try_capture(sums.stream, run));
+    for (int turn = 0; turn < 12; ++turn) {
+        CAPTURE(turn);
+        if (turn == 4) {
+            must(weights.try_refresh_all([&] {
+                gpu::fill_pattern({model.at, Model::layers * Model::layer_bytes}, 12);
+                for (std::uint32_t i = 0; i < Model::layers; ++i) {
+                    expected[i] = gpu::checksum({model.at + i * Model::layer_bytes, Model::layer_bytes});
+                }
+            }));
+        }
+        if (turn == 8) {
+            must(weights.try_suspend());
+            CHECK(use().held_bytes == 0);
+            must(weights.try_resume());
+            CHECK(graph.is_stale());
+            graph = must(weights.try_capture(sums.stream, run));
+        }
+        sums.clear();
+        if (turn % 2 == 0) {
+            auto pass = must(weights.try_begin(sums.stream));
+            run(pass);
+            must(pass.try_end());
+        } else {
+            must(graph.try_launch(sums.stream));
+        }
+        must(weights.try_drain());
+        CHECK(sums.all() == expected);
+    }
+    CHECK(use().bytes_from_held > 0);
 }
 
 TEST_CASE("replicas in step and apart, on two GPUs or on one that plays both") {

@@ -26,12 +26,17 @@ struct LinkModel {
     friend bool operator==(const LinkModel&, const LinkModel&) = default;  ///< compares all members
 };
 
-/// A link to the host that a transport uses: the device's own, or that of a neighbour.
+/// What a transport uses: the device's own link to the host, or a neighbour's link, and the neighbour's memory.
 struct LinkUse {
-    std::string device;           ///< whose link it is
-    double bytes_per_second = 0;  ///< that it brings, as measured or assumed
-    std::uint64_t bytes = 0;      ///< that eager calls have enqueued over it; graphs are not counted
-    std::string reason;           ///< why it is not used; empty: it is
+    std::string device;                 ///< whose link it is
+    double bytes_per_second = 0;        ///< that it brings, as measured or assumed
+    std::uint64_t bytes = 0;            ///< that eager calls have enqueued over it; graphs are not counted
+    std::string reason;                 ///< why it is not used; empty: it is
+    std::uint64_t held_bytes = 0;       ///< of the neighbour's memory, in which bytes of the model lie
+    double held_bytes_per_second = 0;   ///< that copies bring from there, as measured or assumed
+    std::uint64_t bytes_from_held = 0;  ///< that eager calls have enqueued from there; graphs are not counted
+    std::string
+        held_reason;  ///< why nothing is held, or less than the budget allows; empty: what makes passes faster is
 };
 
 /// Presets. `h200_measured` was measured (H200, PCIe 5 x16, CUDA 13). The other rates are what the standards leave for payload (about

@@ -368,7 +368,11 @@ Status PackedDecider<D>::open(const DeciderContext<D>& context, const pool::Requ
         for (Inner* each : {sizes_.get(), inner_.get()}) { each->set_measured_link(*measured); }
     }
     if (auto prepared = prepare(*context.device, catalog_, given_, requirements); !prepared) { return prepared; }
-    return change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, requirements, rest); });
+    auto opened =
+        change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, requirements, rest); });
+    // What neighbours hold comes faster than what was measured, so that other weights are to stay unpacked.
+    if (!opened || !measured || sizes_->problem().link == *measured) { return opened; }
+    return set_cap(cap_bytes, 0);
 }
 
 template <VirtualMemoryDevice D>
@@ -405,6 +409,7 @@ Status PackedDecider<D>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply
     if (!changed) { return changed; }
     cap_bytes_ = cap_bytes;
     is_consistent_ = true;
+    if (!(sizes_->problem().link == problem().link)) { sizes_->set_measured_link(problem().link); }
     // Where this fails, the next lease does it.
     static_cast<void>(memory_.write_table(inner_->address_generation()).has_value());
     return {};

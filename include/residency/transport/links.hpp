@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "residency/device/link.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/transport/neighbour_memory.hpp"
 #include "residency/transport/pinned.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -29,13 +31,18 @@ struct LinksConfig {
     std::vector<D*> neighbours{};
     /// Device memory of each neighbour, through which its bytes go. It is no part of the budget.
     std::uint64_t bounce_bytes = std::uint64_t{64} << 20;
+    /// Device memory of the neighbours, in their order, in which bytes lie that a plan brings in each pass: a budget each, and none for those
+    /// that are left out. Bytes from there come faster than over any link. It is no part of the budget of the device that is fed.
+    std::vector<std::uint64_t> memory_bytes{};
 };
 
 /// Feeds a device through its own link and through those of its neighbours: they take a part of each call into bounce buffers, from where
 /// the device copies it (over NVLink, for instance). The parts are such that all links end together. Meant for pinned bytes.
 ///
+/// With memory_bytes a neighbour also holds bytes of the model (NeighbourMemory): a part of each call comes from there, at the same time.
+///
 /// A neighbour that cannot help is left out, and links() says why: no peer access, no memory for the buffers, a call that failed, or
-/// a path that brings nothing, such as one through the same link. Plans are then made for what is left.
+/// a path that brings nothing, such as one through the same link. Plans are then made for what is left. Its memory may serve all the same.
 template <PeerDevice D>
 class Links {
 public:
@@ -52,7 +59,8 @@ public:
     Links(const Links&) = delete;
     Links& operator=(const Links&) = delete;
 
-    /// May block. ErrorKind::unsupported: a storage is not in host memory. ErrorKind::invalid_argument: a neighbour is none.
+    /// May block. ErrorKind::unsupported: a storage is not in host memory. ErrorKind::invalid_argument: a neighbour is none, or there are more
+    /// budgets than neighbours.
     [[nodiscard]] Status open(D& device, const Catalog& catalog);
     /// Does not block, if the bytes are pinned.
     [[nodiscard]] Status enqueue(std::span<const Fetch> fetches, typename D::Stream stream);
@@ -72,6 +80,7 @@ public:
         own_rate_ = bytes_per_second;
         own_bytes_ = 0;
         for (Path& path : paths_) { path.brought_bytes = 0; }
+        memory_.reset_counts();
     }
     /// What a neighbour's link brings, in bytes per second; with a reason, it is not used, and links() says so.
     void set_rate(std::size_t i, double bytes_per_second, std::string reason) {
@@ -79,17 +88,55 @@ public:
         paths_[i].reason = std::move(reason);
     }
     [[nodiscard]] std::vector<LinkUse> links() const;  ///< the device's own link, then the neighbours in their order
-    /// Of the links that are used, each by itself, in bytes per second. Less than before: a neighbour was left out.
-    [[nodiscard]] double rate() const noexcept {
-        double rate = own_rate_;
-        for (std::size_t i = 0; i < paths_.size(); ++i) { rate += uses(i) ? rate_of(paths_[i]) : 0; }
-        return rate;
+    /// Of the links and neighbours' memories that are used, each by itself, in bytes per second. Less than before: a neighbour was left out.
+    [[nodiscard]] double rate() const noexcept { return links_rate() + memory_.rate(); }
+    /// What the links that are used now bring together, in bytes per second.
+    void set_joint_rate(double bytes_per_second) noexcept { joint_ = bytes_per_second / links_rate(); }
+    /// Whether neighbours are to hold bytes of the model: then plans are for rate_of(), and hold() follows each.
+    [[nodiscard]] bool holds() const noexcept { return memory_.is_wanted(); }
+    /// What calls cost that bring `bytes` different bytes in a pass, once hold() has been told of them.
+    [[nodiscard]] CallRate rate_of(std::uint64_t bytes) const {
+        const CallRate alone = rate_of(bytes, false), all = rate_of(bytes, true);
+        return all.bytes_per_second > alone.bytes_per_second ? all : alone;
     }
+    /// The calls of the plan in force: neighbours hold a part of each from now on, chosen and brought there before it returns. The rest comes by
+    /// the own link, or by all, whichever is faster. What fails is left out, as links() says. Blocks. Precondition: the copy stream is drained.
+    void hold(std::span<const std::span<const Fetch>> calls) {
+        const std::uint64_t bytes = memory_.different_bytes(calls);
+        forwards_rest_ = rate_of(bytes, true).bytes_per_second > rate_of(bytes, false).bytes_per_second;
+        memory_.hold(calls, bytes, host_rate(forwards_rest_));
+    }
+    /// Gives the neighbours' memory back until the next hold(). On failure some of it is, and it may be called again. Blocks. Precondition:
+    /// the copy stream is drained.
+    [[nodiscard]] Status release_held() { return memory_.release(); }
+    /// For who measures, before hold(): what neighbours hold, and copies of which a share comes out of their memory, whatever lies there.
+    /// @{
+    [[nodiscard]] NeighbourMemory<D>& memory() noexcept { return memory_; }
+    [[nodiscard]] Status copy_sample(std::span<const Copy> copies, double share, typename D::Stream stream) {
+        sample_.clear();
+        memory_.split_sample(copies, share, sample_);
+        return copy_around(sample_, stream);
+    }
+    /// What such copies of the best share reach, the rest by the own link or by all of them.
+    void set_measured(bool is_by_all, const CallRate& measured) {
+        Together& together = together_[is_by_all ? 1 : 0];
+        together = {1, measured.latency_seconds};
+        together.share = (std::min)(1.0, measured.bytes_per_second / memory_.rate_of(0, host_rate(is_by_all)));
+    }
+    /// By which links the rest comes while it is measured.
+    void set_forwards_rest(bool is_by_all) noexcept { forwards_rest_ = is_by_all; }
+    /// What the links bring: the own one, or all.
+    [[nodiscard]] HostRate host_rate(bool is_by_all) const noexcept {
+        const double all = is_by_all ? (std::max)(joint_ * links_rate(), own_rate_) : own_rate_;
+        return {all, all - own_rate_};
+    }
+    /// @}
     /// Leaves neighbours out that are broken; what was lost there, status() says. Blocks until nothing is on its way to a neighbour.
     void check_neighbours();
     void close() noexcept;  ///< what TransportPolicy asks for
     /// Gives nothing back that the device may still use.
     void abandon() noexcept {
+        memory_.abandon();
         for (Path& path : paths_) { end_use(path); }
         paths_.clear();
         is_due_.reset();
@@ -98,13 +145,21 @@ public:
     [[nodiscard]] Status status() const;
     /// As TransportPolicy says: every storage may have lost bytes, but for mutable ones, which come by the own link.
     void take_failure(std::vector<StorageId>& storages) {
-        if (!std::exchange(failure_, std::nullopt)) { return; }
+        const bool has_lost_held = memory_.take_failure();
+        if (!std::exchange(failure_, std::nullopt) && !has_lost_held) { return; }
         for (std::uint32_t i = 0; i < catalog_.storages().size(); ++i) {
             const Storage& storage = catalog_.storages()[i];
             if (storage.bytes > 0 && !storage.is_mutable) { storages.push_back(StorageId{i}); }
         }
     }
-    /// Gives back what a neighbour has that is not used. Precondition: nothing is on its way.
+    /// No thread of its own reads sources.
+    [[nodiscard]] Status pause(std::span<const StorageId>) { return {}; }
+    /// Neighbours hold the new bytes when it returns. Blocks.
+    [[nodiscard]] Status sources_changed(std::span<const StorageId> storages) {
+        memory_.refresh(storages);
+        return {};
+    }
+    /// Gives back what a neighbour has whose link is not used. Precondition: nothing is on its way.
     void close_unused() noexcept {
         for (Path& path : paths_) {
             if (path.is_open && !path.reason.empty()) { close_path(path, std::string{path.reason}); }
@@ -134,6 +189,11 @@ private:
         bool is_pending = false;  // bytes went through it since check_neighbours() found it well
         std::string reason;       // why it is not used; empty: it is
     };
+    /// Of copies that come out of memory and by links at the same time.
+    struct Together {
+        double share = 1;  // of the sum of both rates
+        double latency_seconds = 0;
+    };
     /// Where a call's copies are cut.
     struct Cursor {
         std::size_t copy = 0;
@@ -146,6 +206,18 @@ private:
     [[nodiscard]] double rate_of(const Path& path) const noexcept {
         return path.bytes_per_second > 0 ? path.bytes_per_second : own_rate_;
     }
+    [[nodiscard]] double links_rate() const noexcept {
+        double rate = own_rate_;
+        for (std::size_t i = 0; i < paths_.size(); ++i) { rate += uses(i) ? rate_of(paths_[i]) : 0; }
+        return rate;
+    }
+    [[nodiscard]] CallRate rate_of(std::uint64_t bytes, bool is_by_all) const {
+        const Together& together = together_[is_by_all ? 1 : 0];
+        const HostRate host = host_rate(is_by_all);
+        return {(std::max)(host.all, memory_.rate_of(bytes, host) * together.share), together.latency_seconds};
+    }
+    /// Enqueues what memory_ has split off, beside the rest. What fails there comes by the own link.
+    [[nodiscard]] Status copy_around(std::span<const Copy> rest, typename D::Stream stream);
     /// Bytes may be on their way there: graphs bring them whenever they run.
     [[nodiscard]] bool may_lose(const Path& path) const noexcept { return path.is_pending || was_captured_; }
     /// Error: what is named as a neighbour is none.
@@ -175,18 +247,23 @@ private:
 
     Config config_;
     Pinned<D> host_;  // knows where storages lie
+    NeighbourMemory<D> memory_;
     Catalog catalog_;
     std::optional<Error> failure_;
-    D* device_ = nullptr;      // while open
-    std::vector<Path> paths_;  // by neighbour
-    double own_rate_ = 55e9;   // bytes per second
+    D* device_ = nullptr;                 // while open
+    std::vector<Path> paths_;             // by neighbour
+    double own_rate_ = 55e9;              // bytes per second
+    double joint_ = 1;                    // what links bring together, over the sum of what each brings
+    std::array<Together, 2> together_{};  // with the own link, with all
+    bool forwards_rest_ = false;          // of calls of which neighbours hold a part
     std::uint64_t own_bytes_ = 0;
     std::optional<typename D::Event> is_due_;  // what lies before a call's copies
     bool was_captured_ = false;
     std::span<const Copy> copies_;      // of the call being made
     std::vector<std::uint64_t> parts_;  // by path
     std::vector<Copy> pieces_, onward_;
-    std::vector<Copy> again_;  // of a neighbour that failed
+    std::vector<Copy> again_;   // of a neighbour that failed
+    std::vector<Copy> sample_;  // of copy_sample()
 };
 
 template <PeerDevice D>
@@ -202,7 +279,11 @@ Status Links<D>::check_config(const D& device) const {
                                            : "the same device as [" + std::to_string(first - begin) + "]") +
                          ": give each other device whose link is to be used, once"};
     }
-    return {};
+    if (config_.memory_bytes.size() <= config_.neighbours.size()) { return {}; }
+    return Error{ErrorKind::invalid_argument,
+                 "transport.memory_bytes has " + std::to_string(config_.memory_bytes.size()) +
+                     " budgets, and there are " + std::to_string(config_.neighbours.size()) +
+                     " neighbours: give one for each neighbour at most, in their order"};
 }
 
 template <PeerDevice D>
@@ -229,6 +310,7 @@ Status Links<D>::open(D& device, const Catalog& catalog) {
         }
     }
     parts_.resize(paths_.size());
+    memory_.open(device, catalog, host_, config_.neighbours, config_.memory_bytes);
     return {};
 }
 
@@ -287,6 +369,7 @@ void Links<D>::close_path(Path& path, std::string reason) noexcept {
 
 template <PeerDevice D>
 void Links<D>::close() noexcept {
+    memory_.close();
     for (Path& path : paths_) { close_path(path, {}); }
     paths_.clear();
     if (is_due_) { static_cast<void>(device_->destroy_event(*std::exchange(is_due_, std::nullopt)).has_value()); }
@@ -295,12 +378,33 @@ void Links<D>::close() noexcept {
 
 template <PeerDevice D>
 Status Links<D>::enqueue(std::span<const Fetch> fetches, typename D::Stream stream) {
-    const auto copies = host_.join(fetches);
     const auto is_written = [&](const Fetch& fetch) { return catalog_.storage(fetch.storage).is_mutable; };
-    if (std::none_of(fetches.begin(), fetches.end(), is_written)) { return copy(copies, stream); }
-    // Once kernels have written there, it could not be brought again after a neighbour broke.
-    own_bytes_ += bytes_of(fetches);
-    return device_->copy(copies, stream);
+    if (std::any_of(fetches.begin(), fetches.end(), is_written)) {
+        // Once kernels have written there, it could not be brought again after a neighbour broke.
+        own_bytes_ += bytes_of(fetches);
+        return device_->copy(host_.join(fetches), stream);
+    }
+    if (!memory_.split(fetches)) { return copy(host_.join(fetches), stream); }
+    return copy_around(host_.join(memory_.rest()), stream);
+}
+
+template <PeerDevice D>
+Status Links<D>::copy_around(std::span<const Copy> rest, typename D::Stream stream) {
+    const auto captured = device_->is_capturing(stream);
+    if (!captured) { return captured.error(); }
+    if (auto recorded = device_->record(*is_due_, stream); !recorded) { return recorded; }
+    Status sent = memory_.send(*is_due_, *captured);
+    if (sent && forwards_rest_) {
+        sent = rest.empty() ? Status{} : copy(rest, stream);
+    } else if (sent) {
+        for (const Copy& each : rest) { own_bytes_ += *captured ? 0 : each.bytes; }
+        sent = device_->copy(rest, stream);
+    }
+    auto joined = memory_.join(stream, *captured);
+    if (!joined && sent) { sent = std::move(joined); }
+    if (!sent || memory_.again().empty()) { return sent; }
+    own_bytes_ += bytes_of(memory_.again());
+    return device_->copy(host_.join(memory_.again()), stream);
 }
 
 template <PeerDevice D>
@@ -407,6 +511,7 @@ void Links<D>::leave_out(Path& path, const Error& error) {
 template <PeerDevice D>
 Status Links<D>::status() const {
     if (failure_) { return *failure_; }
+    if (auto held = memory_.status(); !held) { return held; }
     for (std::size_t i = 0; i < paths_.size(); ++i) {
         if (!uses(i) || !may_lose(paths_[i])) { continue; }
         if (auto answer = paths_[i].neighbour->is_complete(*paths_[i].answers); !answer) { return answer.error(); }
@@ -416,6 +521,7 @@ Status Links<D>::status() const {
 
 template <PeerDevice D>
 void Links<D>::check_neighbours() {
+    memory_.check();
     for (std::size_t i = 0; i < paths_.size(); ++i) {
         if (!uses(i)) { continue; }
         const auto settled = paths_[i].neighbour->synchronize(*paths_[i].into);
@@ -485,9 +591,12 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
 
 template <PeerDevice D>
 std::vector<LinkUse> Links<D>::links() const {
-    std::vector<LinkUse> uses{{std::string{device_->name()}, own_rate_, own_bytes_, {}}};
-    for (const Path& path : paths_) {
-        uses.push_back({std::string{path.neighbour->name()}, rate_of(path), path.brought_bytes, path.reason});
+    std::vector<LinkUse> uses{{std::string{device_->name()}, own_rate_, own_bytes_, {}, 0, 0, 0, {}}};
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+        const Path& path = paths_[i];
+        uses.push_back(
+            {std::string{path.neighbour->name()}, rate_of(path), path.brought_bytes, path.reason, 0, 0, 0, {}});
+        memory_.describe(i, uses.back());
     }
     return uses;
 }

@@ -28,6 +28,12 @@ struct Fetch {
     friend bool operator==(const Fetch&, const Fetch&) = default;  ///< compares all members
 };
 
+/// What calls cost that bring a part from nearer than the host.
+struct CallRate {
+    double bytes_per_second = 0;  ///< of its bytes, without latency
+    double latency_seconds = 0;   ///< per call; 0: not measured
+};
+
 /// Of all of them.
 [[nodiscard]] inline std::uint64_t bytes_of(std::span<const Fetch> fetches) noexcept {
     std::uint64_t bytes = 0;
@@ -58,7 +64,10 @@ struct Fetch {
 ///
 /// A transport that uses several links says so by `t.links()`, const: a LinkUse for each. With it go `t.copy(copies, s)`, by which they are
 /// measured together, and neighbours(), neighbour(i), uses(i), set_own_rate(rate), set_rate(i, rate, reason), close_unused(), rate() and
-/// check_neighbours(): see Links.
+/// check_neighbours(): see Links. One that holds bytes of the model nearer than the host
+/// does says so by `t.holds()`. With it go `t.hold(calls)`, a span of Fetches for each call of the plan in force; `t.release_held()`; the
+/// CallRate `t.rate_of(bytes)` of a plan that brings so many different bytes; and memory() and copy_sample(copies, share, s), by which it is
+/// measured: see Links.
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  T1 After a failed enqueue, nothing more of it reaches the device; what did reach it is ordered on s.

@@ -48,6 +48,14 @@ public:
     [[nodiscard]] virtual std::vector<LinkUse> links() const = 0;
     /// Of all links that it uses, in bytes per second; less than before: some were lost. 0: it uses the device's own link only.
     [[nodiscard]] virtual double links_rate() const noexcept = 0;
+    /// Whether it holds bytes of the model nearer than the host does: then plans are for rate_of(), and hold() follows each.
+    [[nodiscard]] virtual bool holds() const noexcept { return false; }
+    /// What calls cost that bring `bytes` different bytes in a pass, once hold() has been told of them.
+    [[nodiscard]] virtual transport::CallRate rate_of(std::uint64_t) const { return {}; }
+    /// The calls of the plan in force: a part of each is held from now on. Blocks. Precondition: the copy stream is drained.
+    virtual void hold(std::span<const std::span<const transport::Fetch>>) {}
+    /// Holds nothing until the next hold(). On failure some of it may be held, and it may be called again. Blocks. Precondition: as hold().
+    [[nodiscard]] virtual Status release_held() { return {}; }
     /// Finds out whether links were lost, and bytes with them, which status() says then. Blocks.
     virtual void check_links() = 0;
     virtual void close() noexcept = 0;
@@ -122,6 +130,30 @@ public:
             return transport_.rate();
         } else {
             return 0;
+        }
+    }
+    [[nodiscard]] bool holds() const noexcept override {
+        if constexpr (requires { transport_.holds(); }) {
+            return transport_.holds();
+        } else {
+            return false;
+        }
+    }
+    [[nodiscard]] transport::CallRate rate_of([[maybe_unused]] std::uint64_t bytes) const override {
+        if constexpr (requires { transport_.holds(); }) {
+            return transport_.rate_of(bytes);
+        } else {
+            return {};
+        }
+    }
+    void hold([[maybe_unused]] std::span<const std::span<const transport::Fetch>> calls) override {
+        if constexpr (requires { transport_.holds(); }) { transport_.hold(calls); }
+    }
+    [[nodiscard]] Status release_held() override {
+        if constexpr (requires { transport_.holds(); }) {
+            return transport_.release_held();
+        } else {
+            return {};
         }
     }
     void check_links() override {

@@ -303,6 +303,44 @@ template <Device D>
 
 namespace core {
 
+/// Blocks for 20 to 90 ms a neighbour, and three times for all. Measures what copies out of the memory of neighbours bring, each by itself, all
+/// of them, and beside the own link or all links, which bring `links_rate` together; tells the transport.
+template <PeerDevice D, class Transport>
+[[nodiscard]] Status measure_neighbours_memory(D& device, std::uint64_t device_bytes, MemorySource& memory,
+                                               Transport& transport, double links_rate) {
+    auto& held = transport.memory();
+    transport.set_joint_rate(links_rate);
+    held.open_sample((std::min)(device_bytes, std::uint64_t{32} << 20));
+    const auto measure = [&](double share) {
+        return try_measure_calls(device, device_bytes, memory,
+                                 [&](std::span<const Copy> copies, typename D::Stream stream) {
+                                     return transport.copy_sample(copies, share, stream);
+                                 });
+    };
+    std::vector<double> rates(transport.neighbours(), 0.0);
+    double sum = 0;
+    for (std::size_t i = 0; i < rates.size(); ++i) {
+        if (!held.uses(i)) { continue; }
+        for (std::size_t other = 0; other < rates.size(); ++other) { held.set_rate(other, other == i ? 1 : 0); }
+        const auto alone = measure(1);
+        if (!alone) { return alone.error(); }
+        rates[i] = held.uses(i) ? alone->bytes_per_second : 0;
+        sum += rates[i];
+    }
+    for (std::size_t i = 0; i < rates.size(); ++i) { held.set_rate(i, rates[i]); }
+    const auto joint = measure(1);
+    if (!joint) { return joint.error(); }
+    held.set_joint_rate((std::min)(joint->bytes_per_second, sum));
+    for (const bool is_by_all : {false, true}) {
+        transport.set_forwards_rest(is_by_all);
+        const auto both = measure(held.best_share(transport.host_rate(is_by_all)));
+        if (!both) { return both.error(); }
+        transport.set_measured(is_by_all, {both->bytes_per_second, both->latency_seconds});
+    }
+    held.close_sample();
+    return {};
+}
+
 /// Blocks for 20 to 90 ms a link. Measures what a transport brings that uses the links of neighbours, each of these in its bounce buffers, and
 /// tells it the rate of each. A neighbour that brings less than a twentieth more is left out. The device's memory comes from `memory`.
 template <PeerDevice D, class Transport>
@@ -312,7 +350,7 @@ template <PeerDevice D, class Transport>
     if (!best) { return best; }
     const double own_rate = best->bytes_per_second, node_latency = best->node_latency_seconds;
     // Shorter calls take the own link alone: nothing could be measured, and neighbours are taken to be as fast.
-    if (device_bytes < std::uint64_t{8} << 20) { return best; }
+    if (device_bytes < std::uint64_t{8} << 20 || transport.neighbours() == 0) { return best; }
     transport.set_own_rate(own_rate);
     std::vector<double> rates;
     for (std::size_t i = 0; i < transport.neighbours(); ++i) {
@@ -344,8 +382,12 @@ template <PeerDevice D, class Transport>
                                " without");
     }
     transport.close_unused();
-    transport.set_own_rate(own_rate);  // what was measured is not counted
     best->node_latency_seconds = node_latency;
+    if (transport.holds()) {
+        auto measured = measure_neighbours_memory(device, device_bytes, memory, transport, best->bytes_per_second);
+        if (!measured) { return measured.error(); }
+    }
+    transport.set_own_rate(own_rate);  // what was measured is not counted
     return best;
 }
 

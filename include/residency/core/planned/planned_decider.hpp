@@ -106,7 +106,13 @@ public:
     [[nodiscard]] Status repair() override;
     [[nodiscard]] Status suspend() override {
         this->forget_ahead();
-        return store_.suspend();
+        Status released;
+        if (context_.copy_scheduler != nullptr && context_.copy_scheduler->transport().holds()) {
+            has_released_held_ = true;
+            released = context_.copy_scheduler->transport().release_held();
+        }
+        auto suspended = store_.suspend();
+        return suspended ? std::move(released) : std::move(suspended);
     }
     /// Under the cap of the plan in force, that plan goes on, with addresses and mapping as they were.
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override;
@@ -139,6 +145,7 @@ public:
         constexpr double spread = 1.01;  // of measurements of one link
         plan::Link link = problem().link;
         if (!is_link_measured_ || bytes_per_second <= link.bytes_per_second * spread) { return false; }
+        if (plans_for_held()) { held_scale_ *= bytes_per_second / link.bytes_per_second; }
         link.bytes_per_second = bytes_per_second;
         set_measured_link(link);
         return true;
@@ -183,7 +190,9 @@ public:
     /// Brings memory to the state at the cut of the plan. A graph holds calls [cut, n) of its pass and [0, cut) of the next one, so that it
     /// begins and ends in this state.
     [[nodiscard]] Status begin_capture() override;
-    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override { return store_.mapping_generation(); }
+    [[nodiscard]] std::uint64_t mapping_generation() const noexcept override {
+        return store_.mapping_generation() + held_generation_;
+    }
 
 private:
     using Player::context_;
@@ -194,6 +203,19 @@ private:
         std::shared_ptr<std::vector<StepRange>> ranges;  // of a pass; empty: not asked for yet
     };
 
+    /// Whether plans are for the rate at which the transport brings what it holds, and what it does not.
+    [[nodiscard]] bool plans_for_held() const noexcept {
+        return is_link_measured_ && context_.copy_scheduler != nullptr && context_.copy_scheduler->transport().holds();
+    }
+    /// The link at which the transport brings a plan, once it holds what it can of it.
+    [[nodiscard]] plan::Link link_of(const plan::Plan& plan) const;
+    /// Makes a plan for the link, or, where the transport holds bytes, for the rate at which it brings what the plan brings.
+    [[nodiscard]] Result<plan::Plan> make_plan(std::uint64_t cap_bytes, const CurrentPlan& current);
+    /// Puts a plan for what was prepared last into force. Where less can be held than it counts on, another one follows. Blocks.
+    [[nodiscard]] Status find_and_adopt(std::uint64_t cap_bytes);
+    /// The transport holds what it can of the plan in force. Blocks. Precondition: the streams are drained.
+    void hold_calls();
+
     /// What the next plan follows.
     [[nodiscard]] CurrentPlan current_plan() const;
     /// A plan for what was prepared last: one that was made before, or a new one.
@@ -203,7 +225,10 @@ private:
 
     PlanFactory plan_factory_;
     bool is_link_measured_ = false;
-    Schedule schedule_;  // prepared last
+    double held_scale_ = 1;              // what copies were seen to reach, over what the transport says
+    bool has_released_held_ = false;     // since the plan came into force
+    std::uint64_t held_generation_ = 0;  // counts how often graphs lost what they copy from
+    Schedule schedule_;                  // prepared last
     PlanCache known_plans_;
     std::uint64_t cap_bytes_ = 0;  // device bytes that the plan in force was made for
     std::shared_ptr<std::vector<StepRange>>
@@ -229,9 +254,7 @@ Status PlannedDecider<D>::open(const DeciderContext<D>& context, const pool::Req
         if (!rate) { return rate.error(); }
         plan_factory_.set_memory_rate(*rate);
     }
-    auto plan = find_or_make(cap_bytes);
-    if (!plan) { return plan.error(); }
-    return adopt(std::move(*plan), cap_bytes);
+    return find_and_adopt(cap_bytes);
 }
 
 template <VirtualMemoryDevice D>
@@ -260,15 +283,74 @@ Status PlannedDecider<D>::set_order(const UseOrder* order, std::span<const std::
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::set_cap(std::uint64_t cap_bytes, StepIndex) {
-    auto plan = find_or_make(cap_bytes);
-    if (!plan) { return plan.error(); }
-    auto adopted = adopt(std::move(*plan), cap_bytes);
-    if (!adopted) {
+    if (auto adopted = find_and_adopt(cap_bytes); !adopted) {
         static_cast<void>(repair().has_value());
         return adopted;
     }
     known_plans_.keep_budget(cap_bytes);
     return {};
+}
+
+template <VirtualMemoryDevice D>
+plan::Link PlannedDecider<D>::link_of(const plan::Plan& plan) const {
+    std::vector<bool> is_brought(plan.chunks());
+    for (const plan::Call& call : plan.calls()) {
+        for (const plan::Copy& copy : plan.copies(call)) {
+            for (const std::uint32_t chunk : plan.chunks_of_copy(copy)) { is_brought[chunk] = true; }
+        }
+    }
+    const auto chunks = static_cast<std::uint64_t>(std::count(is_brought.begin(), is_brought.end(), true));
+    const std::uint64_t bytes = (std::min)(chunks * plan.chunk_bytes(), plan.bytes_per_pass());
+    const transport::CallRate reached = context_.copy_scheduler->transport().rate_of(bytes);
+    plan::Link link = problem().link;
+    link.bytes_per_second = held_scale_ * reached.bytes_per_second;
+    if (reached.latency_seconds > 0) { link.latency_seconds = reached.latency_seconds; }
+    return link;
+}
+
+template <VirtualMemoryDevice D>
+Result<plan::Plan> PlannedDecider<D>::make_plan(std::uint64_t cap_bytes, const CurrentPlan& current) {
+    constexpr int most_rounds = 4;
+    constexpr double tolerance = 0.01;
+    auto made = plan_factory_.make(context_.catalog, cap_bytes, current);
+    if (!plans_for_held()) { return made; }
+    const plan::Link before = problem().link;
+    for (int round = 1; made && round < most_rounds; ++round) {
+        // A faster link is worth a larger ring, of which as much cannot be held.
+        const plan::Link link = link_of(*made);
+        if (std::abs(link.bytes_per_second / problem().link.bytes_per_second - 1) <= tolerance) { break; }
+        plan_factory_.set_link(link);
+        made = plan_factory_.make(context_.catalog, cap_bytes, current);
+    }
+    if (!made) { plan_factory_.set_link(before); }
+    return made;
+}
+
+template <VirtualMemoryDevice D>
+Status PlannedDecider<D>::find_and_adopt(std::uint64_t cap_bytes) {
+    for (bool is_again = false;; is_again = true) {
+        const plan::Link before = problem().link;
+        auto next = find_or_make(cap_bytes);
+        if (!next) { return next.error(); }
+        if (auto adopted = adopt(std::move(*next), cap_bytes); !adopted) {
+            if (plans_for_held()) { plan_factory_.set_link(before); }
+            return adopted;
+        }
+        const double hoped = plans_for_held() ? link_of(plan()).bytes_per_second : 0;
+        hold_calls();
+        if (is_again || hoped == 0 || link_of(plan()).bytes_per_second >= hoped * 0.99) { return {}; }
+        known_plans_ = {};  // count on more
+    }
+}
+
+template <VirtualMemoryDevice D>
+void PlannedDecider<D>::hold_calls() {
+    TransportInterface<D>& transport = context_.copy_scheduler->transport();
+    held_generation_ += std::exchange(has_released_held_, false) ? 1U : 0U;
+    if (!transport.holds()) { return; }
+    std::vector<std::span<const transport::Fetch>> calls;
+    for (std::uint32_t k = 0; k < plan().calls().size(); ++k) { calls.push_back(store_.contents().call(k)); }
+    transport.hold(calls);
 }
 
 template <VirtualMemoryDevice D>
@@ -279,15 +361,16 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
     if (current.plan != nullptr) { image = current.plan->data().storage_offsets; }
     PlanCache::Key key{schedule_, cap_bytes, plan_factory_.is_captured()};
     if (const auto* known = known_plans_.find(key, image, keeps_image, plan_factory_.problem())) {
+        if (plans_for_held()) { plan_factory_.set_link(known->link); }
         return KnownPlan{known->plan, known->ranges};
     }
-    auto made = plan_factory_.make(context_.catalog, cap_bytes, current);
+    auto made = make_plan(cap_bytes, current);
     if (!made) { return made.error(); }
     KnownPlan next{std::move(*made), std::make_shared<std::vector<StepRange>>()};
     if (plan_factory_.is_given()) { return next; }
     ++context_.counters->plans_made;
     // Under a lease the image stays, so that the plan may not be the best.
-    if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges}); }
+    if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem().link}); }
     return next;
 }
 
@@ -297,13 +380,12 @@ Status PlannedDecider<D>::resume(std::uint64_t cap_bytes, StepIndex) {
         // What was brought ahead lies where the plan before has it.
         if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
         if (auto given = suspend(); !given) { return given; }
-        auto found = find_or_make(cap_bytes);
-        if (!found) { return found.error(); }
-        if (auto adopted = adopt(std::move(*found), cap_bytes); !adopted) { return adopted; }
+        if (auto adopted = find_and_adopt(cap_bytes); !adopted) { return adopted; }
         known_plans_.keep_budget(cap_bytes);
         return {};
     }
     if (auto woken = store_.wake(); !woken) { return woken; }
+    hold_calls();
     this->start(problem(), cap_bytes_);
     return {};
 }
