@@ -16,8 +16,8 @@ from decoder import Decoder, Records
 GPUS = 2
 BUDGETS = {"resident": {}, "50%": {"token": "<= 0.55", "sums": "<= 1.02"}, "25%": {}, "10%": {}}
 PROMPT = 2048
-# Where NCCL works: on multiprocessors, on few of them, and where it can on copy engines, which do not add.
-POLICIES = {"default": "0", "efficiency": "1", "zero": "2"}
+# How many multiprocessors NCCL takes. None (2) is for gathering registered memory: its copy engines do not add.
+POLICIES = {"default": "0", "efficiency": "1"}
 
 
 def add(records, name, figures, step, targets):
