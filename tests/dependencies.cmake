@@ -4,11 +4,11 @@
 # What tests, benchmarks and examples need beyond the standard library. Programs that need something that is not there are left out.
 include(FetchContent)
 
-# residency_need(name TARGET t [VERSION v] [HEADER h [LIBRARY l]] [URL u SHA256 hash]): makes the target t available everywhere and says
+# residency_need(name TARGET t [VERSION v] [HEADER h [LIBRARY l …]] [URL u SHA256 hash]): makes the target t available everywhere and says
 # where it came from: the system's package; else, with RESIDENCY_FETCH, the pinned release at the URL; else header and library, wherever
 # CMAKE_PREFIX_PATH has them.
 function(residency_need name)
-    cmake_parse_arguments(PARSE_ARGV 1 need "" "TARGET;VERSION;HEADER;LIBRARY;URL;SHA256" "")
+    cmake_parse_arguments(PARSE_ARGV 1 need "" "TARGET;VERSION;HEADER;URL;SHA256" "LIBRARY")
     if(TARGET ${need_TARGET})
         return()
     endif()
@@ -32,7 +32,7 @@ function(residency_need name)
         find_path(${name}_INCLUDE_DIR ${need_HEADER})
         set(needed ${name}_INCLUDE_DIR)
         if(need_LIBRARY)
-            find_library(${name}_LIBRARY ${need_LIBRARY})
+            find_library(${name}_LIBRARY NAMES ${need_LIBRARY})
             list(APPEND needed ${name}_LIBRARY)
         endif()
         foreach(variable IN LISTS needed)
@@ -69,4 +69,7 @@ if(RESIDENCY_BUILD_BENCHMARKS)
 endif()
 if(RESIDENCY_BUILD_EXAMPLES)
     residency_need(utf8proc TARGET utf8proc::utf8proc HEADER utf8proc.h LIBRARY utf8proc)
+    if(TARGET CUDA::cudart)  # NVIDIA's and Debian's libnccl-dev, or PyPI's nvidia-nccl-cu13, which has no libnccl.so
+        residency_need(NCCL TARGET NCCL::NCCL HEADER nccl.h LIBRARY nccl libnccl.so.2)
+    endif()
 endif()

@@ -42,7 +42,7 @@ class Decoder:
         return cls(*sys.argv[1:])
 
     def run(self, *arguments):
-        """Everything that the decoder measured; its output goes on. Exits with 77 where there is no GPU."""
+        """Everything that the decoder measured; its output goes on. Exits with 77 where there is no GPU, or too few."""
         with tempfile.TemporaryDirectory() as scratch:
             command = [self.program, "--model", self.folder, "--generate-model", SHAPE, "--device", "cuda",
                        "--timeline", f"{scratch}/timeline.json", "--json", f"{scratch}/figures.json", *map(str, arguments)]
@@ -50,7 +50,8 @@ class Decoder:
             done = subprocess.run(command, stderr=subprocess.PIPE, text=True)
             if done.returncode == 2:
                 print(done.stderr.strip())
-                sys.exit(77 if "driver" in done.stderr or "no GPU" in done.stderr else 1)
+                lacking = ("driver", "no GPU", "this process sees", "built without NCCL")
+                sys.exit(77 if any(what in done.stderr for what in lacking) else 1)
             if done.returncode not in (0, 1):
                 print(f"{self.program} ended with {done.returncode}: {done.stderr.strip()}")
                 sys.exit(1)

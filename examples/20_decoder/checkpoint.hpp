@@ -25,6 +25,12 @@ struct Layer {
     std::optional<residency::WeightId> query_norm, key_norm;
 };
 
+/// Which part of a model this is, where several GPUs have one each (split.hpp).
+struct Part {
+    std::uint32_t rank = 0, of = 1;
+    bool sums = false;  ///< products of which each GPU has a part are added up, and the logits gathered
+};
+
 /// A tensor as a configuration asks for it.
 struct Tensor {
     std::string name;
@@ -41,6 +47,7 @@ struct Checkpoint {
     residency::Catalog table;  ///< empty where it is the last matrix
     residency::WeightId norm{}, head{};
     std::vector<Layer> layers;
+    Part part;
 
     /// The table, wherever it is.
     [[nodiscard]] const residency::Catalog& table_catalog() const noexcept { return config.tied ? catalog : table; }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <span>
 #include <string>
@@ -127,21 +128,15 @@ public:
         for (std::uint32_t i = 0; i < count; ++i) { a.host.id(i) = tokens[i]; }
 
         // The first passes measure the steps, and load what the device loads when it is first used.
-        result.is_graph = use_graphs_ && count == 1 && passes_ >= eager_passes && !is_changing_ && !record;
+        const bool may_be_graph = use_graphs_ && count == 1 && passes_ >= eager_passes && !is_changing_ && !record;
         const auto begin = last_end_.value_or(backend_.device().host_time());
-        if (result.is_graph) {
-            if (!graph_ || graph_->is_stale()) {
-                graph_ = weights_->capture(backend_.stream(), [&](typename Weights::Pass& pass) { run(pass, count); });
-                result.is_disturbed = true;
-            }
-            graph_->launch(backend_.stream());
-        } else {
-            if (record) { backend_.recorded().begin(*weights_); }
-            auto pass = weights_->begin(backend_.stream());
-            run(pass, count);
-            pass.end();
+        try {
+            enqueue(count, may_be_graph, record, result);
+            backend_.wait();
+        } catch (...) {
+            backend_.fail(std::current_exception());  // before anything is drained
+            throw;
         }
-        residency::unwrap(backend_.device().synchronize(backend_.stream()));
         last_end_ = backend_.device().host_time();
         result.time = *last_end_ - begin;
         if (record) { backend_.recorded().end(*weights_); }
@@ -191,6 +186,26 @@ private:
     }
     void run(typename Weights::Pass& pass, std::uint32_t tokens) {
         forward(backend_, model_, weights_->schedule(), pass, batch(tokens), work_.activations);
+    }
+    /// The pass, the same way on all GPUs that run the model. They begin when all are here: nobody maps or frees memory meanwhile.
+    void enqueue(std::uint32_t count, bool may_be_graph, bool record, Step& result) {
+        enum Way : std::uint8_t { eager, capture, launch };
+        const bool is_captured = graph_ && !graph_->is_stale();
+        const int way = backend_.rank().least(!may_be_graph ? eager : is_captured ? launch : capture);
+        result.is_graph = way != eager;
+        if (!result.is_graph) {
+            if (record) { backend_.recorded().begin(*weights_); }
+            auto pass = weights_->begin(backend_.stream());
+            run(pass, count);
+            pass.end();
+            return;
+        }
+        if (way == capture) {
+            graph_ = weights_->capture(backend_.stream(), [&](typename Weights::Pass& pass) { run(pass, count); });
+            result.is_disturbed = true;
+            static_cast<void>(backend_.rank().least(way));
+        }
+        graph_->launch(backend_.stream());
     }
     /// Room in the cache; whether the weights had to make it.
     bool grow(std::uint64_t positions) {

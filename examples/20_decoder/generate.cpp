@@ -51,6 +51,8 @@ const std::map<std::string, Config>& known() {
         qwen3.head_norms = true;
         qwen3.width = 32;
         qwen3.tied = true;
+        Config heads = tiny("llama");  // that four GPUs share
+        heads.cache_heads = 4;
         Config small = tiny("llama");
         small.layers = 16;
         small.hidden = 1024;
@@ -75,9 +77,10 @@ const std::map<std::string, Config>& known() {
         llama70b.hidden = 8192;
         llama70b.inner = 28672;
         llama70b.heads = 64;
-        return std::map<std::string, Config>{{"tiny", tiny("llama")}, {"tiny-llama3", llama3},  {"tiny-bias", biased},
-                                             {"tiny-qwen2", qwen2},   {"tiny-qwen3", qwen3},    {"small", small},
-                                             {"llama-3-8b", llama8b}, {"llama-3-70b", llama70b}};
+        return std::map<std::string, Config>{
+            {"tiny", tiny("llama")}, {"tiny-llama3", llama3}, {"tiny-bias", biased},
+            {"tiny-heads", heads},   {"tiny-qwen2", qwen2},   {"tiny-qwen3", qwen3},
+            {"small", small},        {"llama-3-8b", llama8b}, {"llama-3-70b", llama70b}};
     }();
     return shapes;
 }

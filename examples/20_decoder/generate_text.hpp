@@ -41,14 +41,15 @@ struct TextJob {
     const Job& job;
     residency::Budget budget;
     std::optional<residency::plan::Link> link;
-    bool graphs = true;   ///< launch passes of one token as a graph
-    bool record = false;  ///< the last step is for the timeline
+    bool graphs = true;                                  ///< launch passes of one token as a graph
+    bool record = false;                                 ///< the last step is for the timeline
+    const std::vector<std::uint64_t>* follow = nullptr;  ///< the tokens to go on with, instead of those that are chosen
 };
 
 /// The whole text, by an engine of that type.
 template <class Engine, class Backend>
 Outcome generate_text(Backend& backend, const TextJob<Backend>& text) {
-    const auto& [model, work, job, budget, link, graphs, record] = text;
+    const auto& [model, work, job, budget, link, graphs, record, follow] = text;
     const auto prompt = std::uint32_t(job.prompt.size());
     const bool time_stalls = record && !job.report.empty();
     Engine engine{backend, model, work, budget, prompt, prompt + job.new_tokens, graphs, {}, link, time_stalls};
@@ -90,10 +91,12 @@ Outcome generate_text(Backend& backend, const TextJob<Backend>& text) {
         outcome.graph_steps += step.is_graph ? 1U : 0U;
         was_read = outcome.logits.size() < job.kept_logits;
         if (was_read) { outcome.logits.push_back(work.logits(model.config)); }
-        const std::size_t left = job.new_tokens - outcome.tokens.size();
-        if (left == 0 || std::find(ends.begin(), ends.end(), step.token) != ends.end()) { break; }
+        const std::size_t left = (follow == nullptr ? job.new_tokens : follow->size()) - outcome.tokens.size();
+        const bool is_end = follow == nullptr && std::find(ends.begin(), ends.end(), step.token) != ends.end();
+        if (left == 0 || is_end) { break; }
         const bool is_recorded = record && left == 1;
-        step = engine.step({&step.token, 1}, is_recorded);
+        const std::uint64_t next = follow == nullptr ? step.token : (*follow)[outcome.tokens.size() - 1];
+        step = engine.step({&next, 1}, is_recorded);
         count(step);
         if (!is_recorded) { outcome.statistics = engine.statistics(); }  // of a pass as they all are
     }
@@ -102,6 +105,8 @@ Outcome generate_text(Backend& backend, const TextJob<Backend>& text) {
     outcome.cache_bytes = engine.cache_bytes();
     outcome.peak_bytes = engine.peak_bytes();
     outcome.budget_changes = engine.budget_changes();
+    outcome.is_within_budget =
+        (std::max)(outcome.peak_bytes, outcome.statistics.held_bytes + outcome.cache_bytes) <= outcome.budget.bytes;
     return outcome;
 }
 

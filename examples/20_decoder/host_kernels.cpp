@@ -127,6 +127,24 @@ void compute(const Attend& o) {
     }
 }
 
+void compute(const Sum& o, const Rank& rank) {
+    std::vector<float> sums(o.count);
+    for (const void* each : rank.all().show(rank.number(), o.data)) {
+        const auto* part = static_cast<const Bf16*>(each);
+        for (std::uint64_t i = 0; i < o.count; ++i) { sums[i] += to_float(part[i]); }
+    }
+    if (!rank.all().try_least(0)) { return; }  // all have read
+    std::transform(sums.begin(), sums.end(), o.data, to_bf16);
+}
+
+void compute(const Gather& o, const Rank& rank) {
+    const auto shown = rank.all().show(rank.number(), o.logits + o.rank * o.count);
+    for (std::size_t i = 0; i < shown.size(); ++i) {
+        if (i != o.rank) { std::copy_n(static_cast<const float*>(shown[i]), o.count, o.logits + i * o.count); }
+    }
+    static_cast<void>(rank.all().try_least(0));
+}
+
 void compute(const Add& o) {
     for (std::uint64_t i = 0; i < o.count; ++i) { o.state[i] = to_bf16(to_float(o.state[i]) + to_float(o.in[i])); }
 }

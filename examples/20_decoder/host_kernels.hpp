@@ -3,6 +3,7 @@
 #pragma once
 
 #include "operations.hpp"
+#include "ranks.hpp"
 
 namespace decoder {
 
@@ -14,6 +15,9 @@ void compute(const Unpack& o);
 void compute(const Linear& o);
 void compute(const Rotate& o);
 void compute(const Attend& o);
+/// Blocks until the kernels of all ranks are here; where one has failed, nothing is done.
+void compute(const Sum& o, const Rank& rank);
+void compute(const Gather& o, const Rank& rank);
 void compute(const Add& o);
 void compute(const Gate& o);
 void compute(const Choose& o);

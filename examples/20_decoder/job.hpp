@@ -47,9 +47,11 @@ struct Job {
     bool also_eager = false;  ///< run each budget without graphs too
     bool load_first = false;  ///< the first token of all comes while the weights load otherwise
     bool packed = false;      ///< weights are packed for the budgets; the resident run has them raw
-    bool direct = false;   ///< products of few tokens by the kernels that read packed weights, whatever the weights are
-    std::string timeline;  ///< the file to write
-    std::string report;    ///< the same; empty: none
+    bool direct = false;  ///< products of few tokens by the kernels that read packed weights, whatever the weights are
+    std::uint32_t gpus = 1;     ///< that have a part of the model each
+    bool without_sums = false;  ///< run each budget without what GPUs tell each other too, to see what it takes
+    std::string timeline;       ///< the file to write
+    std::string report;         ///< the same; empty: none
 };
 
 /// Passes of one kind.
@@ -75,9 +77,13 @@ struct Timing {
 /// What one budget came to.
 struct Outcome {
     std::string asked;
+    std::uint32_t gpus = 1;            ///< that ran it; their budgets are one each. What follows is of the first
+    bool is_comparable = true;         ///< nothing was left out
+    bool gpus_agree = true;            ///< on every token and every bit of the logits
     residency::ResolvedBudget budget;  ///< of weights and cache together
     residency::Statistics statistics;  ///< of the weights
     std::uint64_t cache_bytes = 0, peak_bytes = 0, budget_changes = 0;
+    bool is_within_budget = true;
     Timing prompt, step;
     std::uint32_t graph_steps = 0;
     std::vector<std::uint64_t> tokens;
@@ -98,14 +104,19 @@ struct Results {
     std::string device;
     ColdStart cold;
     std::optional<PackedSizes> packed;
-    std::uint64_t workspace_bytes = 0;
-    std::vector<Outcome> outcomes;     ///< the resident one first, where there is one
-    std::vector<std::string> reports;  ///< of the simulated device's checker
-    std::string timeline;              ///< what is in the file
+    std::uint64_t workspace_bytes = 0;  ///< of each GPU
+    double split_seconds = 0;           ///< to read the model as several GPUs have it
+    std::uint64_t share_bytes = 0;      ///< of it, for each of them
+    std::vector<Outcome> outcomes;      ///< the resident one first, where there is one
+    std::vector<std::string> reports;   ///< of the simulated device's checker
+    std::string timeline;               ///< what is in the file
 };
 
 /// The same job on either device. Throws residency::Exception.
 [[nodiscard]] Results run_simulated(const Job& job, const Checkpoint& model);
 [[nodiscard]] Results run_cuda(const Job& job, const Checkpoint& model);
+/// The same on several GPUs, a part of the model each.
+[[nodiscard]] Results run_split_simulated(const Job& job, const Checkpoint& model);
+[[nodiscard]] Results run_split_cuda(const Job& job, const Checkpoint& model);
 
 }  // namespace decoder

@@ -114,6 +114,10 @@ void forward(Backend& backend, const Checkpoint& model, const residency::Schedul
                         .to = to});
     };
 
+    const auto sum = [&] {
+        if (model.part.sums) { backend.launch("sum", Sum{.data = a.normed, .count = row}); }
+    };
+
     backend.launch("upload", Upload{.from = a.host, .to = a.control, .tokens = tokens});
     backend.launch("embed",
                    Embed{.control = a.control, .table = a.table, .out = a.state, .tokens = tokens, .hidden = c.hidden});
@@ -157,6 +161,7 @@ void forward(Backend& backend, const Checkpoint& model, const residency::Schedul
                                             .length = batch.length,
                                             .partial = a.partial});
             multiply(lease, "output", layer.output, a.context, a.normed, c.heads * c.width, c.hidden);
+            sum();
             backend.launch("add", Add{.in = a.normed, .state = a.state, .count = row});
         }
         {
@@ -172,17 +177,25 @@ void forward(Backend& backend, const Checkpoint& model, const residency::Schedul
         {
             const auto lease = pass.acquire(*step++);
             multiply(lease, "down", layer.down, a.gate, a.normed, c.inner, c.hidden);
+            sum();
             backend.launch("add", Add{.in = a.normed, .state = a.state, .count = row});
         }
     }
+    // Only the last token's successor is asked for. Without the others' logits, it is chosen from the own ones.
+    const Part& part = model.part;
+    const std::uint32_t words = c.words / part.of;
+    float* const logits = a.logits + std::uint64_t{part.rank} * words;
     {
-        // Only the last token's successor is asked for.
         const auto lease = pass.acquire(*step++);
         normalise(lease, model.norm, a.state + row - c.hidden, a.normed, 1, c.hidden);
         launch_product(lease, "head", model.head,
-                       {.in = a.normed, .logits = a.logits, .tokens = 1, .from = c.hidden, .to = c.words});
+                       {.in = a.normed, .logits = logits, .tokens = 1, .from = c.hidden, .to = words});
+        if (part.sums) {
+            backend.launch("gather", Gather{.logits = a.logits, .count = words, .rank = part.rank, .of = part.of});
+        }
     }
-    backend.launch("choose", Choose{.logits = a.logits, .out = a.next, .words = c.words});
+    backend.launch(
+        "choose", Choose{.logits = part.sums ? a.logits : logits, .out = a.next, .words = part.sums ? c.words : words});
 }
 
 /// Stands for a device and a pass: adds up the times that a large GPU would take, step by step.

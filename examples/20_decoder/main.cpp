@@ -36,8 +36,9 @@ struct Settings : examples::CommonSettings {
     std::string model, generate, tokens, logits, expect, write, json;
     std::vector<std::string> budgets{"50%"};
     std::uint32_t layers = 0, prompt_length = 0, prompt_passes = 1, new_tokens = 16, kept_logits = UINT32_MAX,
-                  link_every = 0;
-    bool no_graph = false, verify = false, load_first = false, packed = false, direct = false, also_eager = false;
+                  link_every = 0, gpus = 1;
+    bool no_graph = false, verify = false, load_first = false, packed = false, direct = false, also_eager = false,
+         without_sums = false;
 };
 
 template <class T>
@@ -139,9 +140,9 @@ bool equal_bits(const Outcome& a, const Outcome& b) {
 
 Results run(const Job& job, const Checkpoint& model, [[maybe_unused]] bool on_gpu) {
 #ifdef WITH_CUDA
-    if (on_gpu) { return run_cuda(job, model); }
+    if (on_gpu) { return job.gpus > 1 ? run_split_cuda(job, model) : run_cuda(job, model); }
 #endif
-    return run_simulated(job, model);
+    return job.gpus > 1 ? run_split_simulated(job, model) : run_simulated(job, model);
 }
 
 /// A file that is to be written, before any time is spent. What is no file, such as a device, would be replaced by one.
@@ -155,6 +156,35 @@ void require_place_for(const char* option, const std::string& path) {
     }
     if (std::filesystem::exists(path, unknown) && !std::filesystem::is_regular_file(path, unknown)) {
         refuse(std::string{option} + " " + path + ": this is no file: name another one");
+    }
+}
+
+/// What runs of one GPU are compared with is the first; what those of several are, the first of theirs, and the first of one GPU.
+void check_outcomes(const Job& job, const std::vector<Outcome>& outcomes, Checks& checks) {
+    const Outcome* several = nullptr;  // the first of more than one GPU
+    const Outcome& first = outcomes.front();
+    for (const Outcome& outcome : outcomes) {
+        const bool is_split = outcome.gpus > 1;
+        if (is_split && outcome.is_comparable) {
+            checks.check(outcome.gpus_agree, outcome.asked + ": every GPU has the same tokens and logits bit for bit");
+            if (job.with_resident) { check_split(outcome, first, checks); }
+        }
+        const Outcome* const same = is_split ? several : job.with_resident && &outcome != &first ? &first : nullptr;
+        if (same != nullptr && outcome.is_comparable) {
+            const std::size_t passes = outcome.tokens.size(), kept = outcome.logits.size();
+            checks.check(equal_bits(outcome, *same),
+                         outcome.asked + ": tokens" +
+                             (kept == passes ? " and logits of all " + std::to_string(passes) + " passes"
+                                             : " of all " + std::to_string(passes) +
+                                                   " passes and logits of the first " + std::to_string(kept)) +
+                             " equal those of " + (is_split ? same->asked : "the resident run") + " bit for bit; " +
+                             std::to_string(outcome.graph_steps) + " were launched as a graph");
+        }
+        if (several == nullptr && is_split && outcome.is_comparable) { several = &outcome; }
+        checks.check(outcome.is_within_budget,
+                     outcome.asked + ": the budget was kept: " + text_of_bytes(outcome.statistics.held_bytes) +
+                         " of weights and " + text_of_bytes(outcome.cache_bytes) + " of KV cache in " +
+                         text_of_bytes(outcome.budget.bytes));
     }
 }
 
@@ -174,6 +204,10 @@ int decode(const Settings& settings) {
     job.direct = settings.direct || settings.packed;
     job.timeline = settings.timeline;
     job.report = settings.report;
+    job.gpus = settings.gpus;
+    job.without_sums = settings.without_sums;
+    // A kernel that is loaded when it is first launched waits for its GPU, and so for those of the others.
+    if (job.gpus > 1) { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
     std::string why_not;
     const bool on_gpu = settings.use_gpu(why_not);
     // A GPU maps memory in pieces of 2 MiB: there, the tiny one would be all floor.
@@ -208,39 +242,33 @@ int decode(const Settings& settings) {
     }
     std::printf("device    %s%s; %s of activations and tables beside the budget\n", results.device.c_str(),
                 why_not.empty() ? "" : (" (" + why_not + ")").c_str(), text_of_bytes(results.workspace_bytes).c_str());
+    if (job.gpus > 1) {
+        std::printf("split     %s of pinned memory for each of %u GPUs, read in %.1f s\n",
+                    text_of_bytes(results.share_bytes).c_str(), job.gpus, results.split_seconds);
+    }
     std::printf("budget    of weights and KV cache: %s; the smallest that works is %s\n", last.budget.text.c_str(),
                 text_of_bytes(last.budget.floor_bytes).c_str());
     const bool is_long = job.prompt.size() > 32;
     std::printf("prompt    %s\n",
                 is_long ? (std::to_string(job.prompt.size()) + " tokens").c_str() : joined(job.prompt).c_str());
     std::printf("tokens    %s\n", joined(first.tokens).c_str());
-    std::printf("start     the first token came %.3f s after the file was opened, %s; all was loaded at %.3f s\n\n",
-                results.cold.token_seconds, job.load_first ? "when everything was loaded" : "while it was loading",
-                results.cold.load_seconds);
+    if (!results.cold.logits.empty()) {
+        std::printf("start     the first token came %.3f s after the file was opened, %s; all was loaded at %.3f s\n",
+                    results.cold.token_seconds,
+                    job.load_first || job.gpus > 1 ? "when everything was loaded" : "while it was loading",
+                    results.cold.load_seconds);
+    }
+    std::printf("\n");
     print_table(results);
 
     std::printf("\n");
     Checks checks;
-    checks.check(results.cold.token == first.tokens.front() && equal_bits(results.cold.logits, first.logits.front()),
-                 "the first token of all, and its logits, equal those of the run afterwards bit for bit");
-    for (const Outcome& outcome : results.outcomes) {
-        if (job.with_resident && &outcome != &first) {
-            const std::size_t passes = outcome.tokens.size(), kept = outcome.logits.size();
-            checks.check(equal_bits(outcome, first),
-                         outcome.asked + ": tokens" +
-                             (kept == passes ? " and logits of all " + std::to_string(passes) + " passes"
-                                             : " of all " + std::to_string(passes) +
-                                                   " passes and logits of the first " + std::to_string(kept)) +
-                             " equal those of the resident run bit for bit; " + std::to_string(outcome.graph_steps) +
-                             " were launched as a graph");
-        }
-        const auto& statistics = outcome.statistics;
-        checks.check(outcome.peak_bytes <= outcome.budget.bytes &&
-                         statistics.held_bytes + outcome.cache_bytes <= outcome.budget.bytes,
-                     outcome.asked + ": the budget was kept: " + text_of_bytes(statistics.held_bytes) +
-                         " of weights and " + text_of_bytes(outcome.cache_bytes) + " of KV cache in " +
-                         text_of_bytes(outcome.budget.bytes));
+    if (!results.cold.logits.empty()) {
+        checks.check(
+            results.cold.token == first.tokens.front() && equal_bits(results.cold.logits, first.logits.front()),
+            "the first token of all, and its logits, equal those of the run afterwards bit for bit");
     }
+    check_outcomes(job, results.outcomes, checks);
     if (!job.with_resident) { std::printf("  - not compared with a resident run: --verify does that\n"); }
     if (!settings.expect.empty()) { check_reference(first, reference, checks); }
     if (!on_gpu) { checks.check_reports(results.reports); }
@@ -303,6 +331,16 @@ int main(int argc, char** argv) {
         "--packed", settings.packed,
         "pack the weights, or take them from model.packed of residency-pack; budgets are of the raw bytes, which "
         "the resident run has");
+    auto* const gpus =
+        app.add_option("--gpus", settings.gpus,
+                       "so many GPUs have a part of the model each, and a budget each, of their part; to compare with, "
+                       "one runs it alone, in turns with them, as --verify says")
+            ->check(CLI::Range(1, 64))
+            ->capture_default_str();
+    app.add_flag("--without-sums", settings.without_sums,
+                 "run each budget without what GPUs tell each other too, to see what that takes")
+        ->needs(gpus);
+    for (const char* each : {"--packed", "--also-eager"}) { app.get_option(each)->excludes(gpus); }
     app.add_flag("--direct", settings.direct,
                  "multiply up to 8 tokens by the kernel that --packed uses on a GPU, instead of cuBLAS");
     app.add_flag("--load-first", settings.load_first, "load everything before the first token of all");

@@ -123,6 +123,18 @@ constexpr std::uint32_t part_positions = 256;
     return std::uint64_t{heads} * ((length + part_positions - 1) / part_positions) * (width + 2);
 }
 
+/// data = the sum of what every GPU has there.
+struct Sum {
+    Bf16* data = nullptr;
+    std::uint64_t count = 0;
+};
+/// Every GPU gives its part of the logits, of `count` each, and gets all.
+struct Gather {
+    float* logits = nullptr;
+    std::uint64_t count = 0;
+    std::uint32_t rank = 0, of = 1;
+};
+
 /// state += in.
 struct Add {
     const Bf16* in = nullptr;
@@ -161,6 +173,9 @@ using examples::Work;
     const double width = o.cache.width, length = o.length;
     return {4 * o.tokens * length * o.heads * width, 4 * length * o.cache.heads * width, 0};
 }
+// Between GPUs, at what is counted as device memory here. On a GPU they are measured like everything else.
+[[nodiscard]] inline Work work(const Sum& o) { return {double(o.count), 8.0 * double(o.count), 0}; }
+[[nodiscard]] inline Work work(const Gather& o) { return {0, 8.0 * double(o.count) * o.of, 0}; }
 [[nodiscard]] inline Work work(const Add& o) { return {double(o.count), 6.0 * double(o.count), 0}; }
 [[nodiscard]] inline Work work(const Gate& o) { return {8.0 * double(o.count), 6.0 * double(o.count), 0}; }
 [[nodiscard]] inline Work work(const Choose& o) { return {double(o.words), 4.0 * o.words, 0}; }

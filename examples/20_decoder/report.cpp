@@ -44,6 +44,36 @@ void print_table(const Results& results) {
     table.print();
 }
 
+namespace {
+
+// 2⁻⁹ is half a unit in the last place of bf16; dozens of roundings follow one another.
+constexpr double tolerance = 0.02;
+// Of the size of all logits: what is nearer to the best than this may be the best for bf16.
+constexpr double tie = 0.05;
+
+double size_of(const std::vector<float>& logits) {
+    double square = 0;
+    for (const float logit : logits) { square += double(logit) * double(logit); }
+    return std::sqrt(square / double(logits.size()));
+}
+
+/// How far logits are from others: of the size of these, and at most.
+struct Apart {
+    double error = 0, square = 0, largest = 0;
+
+    void add(const std::vector<float>& logits, const std::vector<float>& from) {
+        for (std::size_t i = 0; i < logits.size(); ++i) {
+            const double each = std::abs(double(logits[i]) - double(from[i]));
+            largest = each > largest || std::isnan(each) ? each : largest;
+            error += each * each;
+            square += double(from[i]) * double(from[i]);
+        }
+    }
+    [[nodiscard]] double relative() const { return std::sqrt(error / square); }
+};
+
+}  // namespace
+
 Reference Reference::read(const std::string& path) {
     constexpr std::uint64_t most_bytes = std::uint64_t{256} << 20;
     const auto bytes = residency::detail::read_file(path, most_bytes);
@@ -72,23 +102,35 @@ void check_reference(const Outcome& outcome, const Reference& reference, Checks&
         refuse("the reference has " + std::to_string(reference.logits.size()) + " logits, and the model " +
                std::to_string(logits.size()) + ": give the one that reference.py wrote for this model");
     }
-    double largest = 0, error = 0, square = 0;
-    for (std::size_t i = 0; i < logits.size(); ++i) {
-        const double apart = std::abs(double(logits[i]) - double(reference.logits[i]));
-        largest = apart > largest || std::isnan(apart) ? apart : largest;
-        error += apart * apart;
-        square += double(reference.logits[i]) * double(reference.logits[i]);
-    }
-    // 2⁻⁹ is half a unit in the last place of bf16; dozens of roundings follow one another.
-    constexpr double tolerance = 0.02;
-    const double relative = std::sqrt(error / square);
-    checks.check(relative <= tolerance, "the logits after the prompt are " + text_of(100 * relative, "%.2f %%") +
-                                            " from those of the reference implementation (largest difference " +
-                                            text_of(largest, "%.3f") + "; bf16 allows 2 %)");
+    Apart apart;
+    apart.add(logits, reference.logits);
+    checks.check(apart.relative() <= tolerance, "the logits after the prompt are " +
+                                                    text_of(100 * apart.relative(), "%.2f %%") +
+                                                    " from those of the reference implementation (largest difference " +
+                                                    text_of(apart.largest, "%.3f") + "; bf16 allows 2 %)");
     const std::size_t count = (std::min)(reference.tokens.size(), outcome.tokens.size());
     checks.check(
         std::equal(outcome.tokens.begin(), outcome.tokens.begin() + std::ptrdiff_t(count), reference.tokens.begin()),
         "the " + std::to_string(count) + " tokens equal those of the reference implementation");
+}
+
+void check_split(const Outcome& several, const Outcome& one, Checks& checks) {
+    Apart apart;
+    std::size_t equal = 0, others = 0;
+    const std::size_t passes = (std::min)(several.tokens.size(), one.tokens.size());
+    for (std::size_t i = 0; i < passes; ++i) {
+        const std::uint64_t best = one.tokens[i], chosen = several.tokens[i];
+        equal += best == chosen ? 1U : 0U;
+        if (i >= (std::min)(several.logits.size(), one.logits.size())) { continue; }
+        const std::vector<float>& logits = one.logits[i];
+        apart.add(several.logits[i], logits);
+        others += double(logits[best] - logits[chosen]) > tie * size_of(logits) ? 1U : 0U;
+    }
+    checks.check(apart.relative() <= tolerance && others == 0 && several.tokens.size() == one.tokens.size(),
+                 several.asked + ": the logits of all passes are " + text_of(100 * apart.relative(), "%.2f %%") +
+                     " from those of one GPU (bf16 allows 2 %), and " + std::to_string(equal) + " of " +
+                     std::to_string(passes) + " tokens are the same" +
+                     (equal == passes ? "" : ", " + std::to_string(others) + " of the others worse ones"));
 }
 
 void write_reference(const std::string& path, const Job& job, const Outcome& outcome) {
@@ -100,10 +142,9 @@ void write_reference(const std::string& path, const Job& job, const Outcome& out
     std::size_t certain = 0;
     for (; certain < outcome.tokens.size(); ++certain) {
         std::vector<float> logits = outcome.logits[certain];
-        double square = 0;
-        for (const float logit : logits) { square += double(logit) * double(logit); }
+        const double size = size_of(logits);
         std::nth_element(logits.begin(), logits.begin() + 1, logits.end(), std::greater<>{});
-        if (double(logits[0] - logits[1]) < 0.05 * std::sqrt(square / double(logits.size()))) { break; }
+        if (double(logits[0] - logits[1]) < tie * size) { break; }
     }
     if (certain == 0) {
         refuse("--write-reference: the first token is not clear enough to compare with: give other --tokens");
@@ -138,6 +179,7 @@ void write_json(const std::string& path, const Job& job, const Results& results)
     }
     for (const Outcome& outcome : results.outcomes) {
         json["runs"].push_back({{"budget", outcome.asked},
+                                {"gpus", outcome.gpus},
                                 {"budget_bytes", outcome.budget.bytes},
                                 {"tokens", outcome.tokens.size()},
                                 {"graph_steps", outcome.graph_steps},

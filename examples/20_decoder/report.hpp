@@ -26,6 +26,9 @@ struct Reference {
     [[nodiscard]] static Reference read(const std::string& path);
 };
 void check_reference(const Outcome& outcome, const Reference& reference, examples::Checks& checks);
+/// Whether several GPUs, which went on with the tokens of one, gave in each pass its logits and its token, or one that bf16 does not tell
+/// from it.
+void check_split(const Outcome& several, const Outcome& one, examples::Checks& checks);
 /// Writes one of a run of ours, to compare another device with. Its tokens end where bf16 can no longer tell the best from the next one.
 void write_reference(const std::string& path, const Job& job, const Outcome& outcome);
 

@@ -3,9 +3,6 @@
 #include "simulated.hpp"
 
 #include <bit>
-
-#include "run.hpp"
-
 namespace decoder {
 
 using examples::range;
@@ -33,6 +30,17 @@ residency::SimulatedDevice::Config device_for(std::uint64_t weight_bytes) {
 }  // namespace
 
 Simulated::Simulated(std::uint64_t weight_bytes) : examples::SimulatedBackend{device_for(weight_bytes)} {}
+
+void Simulated::share(const residency::HostBytes& bytes) {
+    residency::unwrap(device().pin(const_cast<std::byte*>(bytes.data()), bytes.bytes()));
+}
+void Simulated::unshare(const residency::HostBytes& bytes) noexcept {
+    static_cast<void>(device().unpin(const_cast<std::byte*>(bytes.data())).has_value());
+}
+void Simulated::wait() {
+    residency::unwrap(device().synchronize(stream()));
+    rank_.check();
+}
 
 void declare(const Upload& o, Kernel& kernel) {
     kernel.reads = {range(o.from.words, o.from.count(o.tokens))};
@@ -73,6 +81,14 @@ void declare(const Attend& o, Kernel& kernel) {
     declare_cache(o.host, o.cache, o.layer, kernel.reads);
     kernel.writes = {range(o.out, count)};
 }
+void declare(const Sum& o, Kernel& kernel) {
+    kernel.reads = {range(o.data, o.count)};
+    kernel.writes = {range(o.data, o.count)};
+}
+void declare(const Gather& o, Kernel& kernel) {
+    kernel.reads = {range(o.logits + o.rank * o.count, o.count)};
+    kernel.writes = {range(o.logits, o.of * o.count)};
+}
 void declare(const Add& o, Kernel& kernel) {
     kernel.reads = {range(o.in, o.count), range(o.state, o.count)};
     kernel.writes = {range(o.state, o.count)};
@@ -84,11 +100,6 @@ void declare(const Gate& o, Kernel& kernel) {
 void declare(const Choose& o, Kernel& kernel) {
     kernel.reads = {range(o.logits, o.words)};
     kernel.writes = {range(o.out, 1)};
-}
-
-Results run_simulated(const Job& job, const Checkpoint& model) {
-    Simulated backend{model.catalog.streamed_bytes()};
-    return run_all(backend, job, model);
 }
 
 }  // namespace decoder

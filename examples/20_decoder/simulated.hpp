@@ -2,13 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <exception>
 
 #include "cold_start.hpp"
 #include "examples/support/simulated_backend.hpp"
 #include "generate_text.hpp"
 #include "host_kernels.hpp"
 #include "operations.hpp"
+#include "ranks.hpp"
+#include "residency/model/host_bytes.hpp"
 #include "residency/simulation/simulated_unpacker.hpp"
 
 namespace decoder {
@@ -26,7 +30,28 @@ public:
     /// What unpacks weights before kernels read them.
     [[nodiscard]] const residency::Unpacker<Device>& unpacker() const noexcept { return unpacker_; }
 
+    /// Where several GPUs run a model, each is a simulated device of its own: their clocks are apart, and sums wait for each other.
+    [[nodiscard]] Rank& rank() noexcept { return rank_; }
+    /// Pinned memory of another one can be read from now on.
+    void share(const residency::HostBytes& bytes);
+    void unshare(const residency::HostBytes& bytes) noexcept;
+    void use() const noexcept {}
+    /// Blocks until the stream is done; throws where another rank has failed.
+    void wait();
+    /// The other ranks go on without this one.
+    void fail(const std::exception_ptr& why) noexcept { rank_.fail(why); }
+
+    template <class Operation>
+    void launch(const char* name, const Operation& operation) {
+        if constexpr (std::same_as<Operation, Sum> || std::same_as<Operation, Gather>) {
+            SimulatedBackend::launch(name, operation, [operation, rank = rank_] { compute(operation, rank); });
+        } else {
+            SimulatedBackend::launch(name, operation);
+        }
+    }
+
 private:
+    Rank rank_;
     residency::SimulatedUnpacker unpacker_;
 };
 
@@ -39,6 +64,8 @@ void declare(const Unpack& o, Kernel& kernel);
 void declare(const Linear& o, Kernel& kernel);
 void declare(const Rotate& o, Kernel& kernel);
 void declare(const Attend& o, Kernel& kernel);
+void declare(const Sum& o, Kernel& kernel);
+void declare(const Gather& o, Kernel& kernel);
 void declare(const Add& o, Kernel& kernel);
 void declare(const Gate& o, Kernel& kernel);
 void declare(const Choose& o, Kernel& kernel);

@@ -62,6 +62,31 @@ for purpose in kernels link; do
         -- --model "$folder/$purpose" --expect "$source/reference/tiny.txt" --new 24
 done
 
+# Several GPUs, a part of the model each: the logits and tokens of one, which streams or not, and all bits of each other.
+for run in '2 tiny' '2 tiny-llama3' '2 tiny-bias' '2 tiny-qwen2' '2 tiny-qwen3' '2 tiny-heads' '4 tiny-heads'; do
+    read -r gpus shape <<<"$run"
+    expect 0 "^split +[0-9.]+ kB of pinned memory for each of $gpus GPUs" "✓ resident of $gpus: the logits of all passes are" \
+        "✓ 50% of $gpus: the logits of all passes are [01].* of 40 tokens are the same" "✓ 50% of $gpus: every GPU has the same tokens" \
+        "✓ 50% of $gpus: tokens and logits of all 40 passes equal those of resident of $gpus bit for bit; 3[0-9] were launched as a graph" \
+        "^  50% of $gpus .* [1-9][0-9.]* (kB|MB) +[1-9][0-9]*\$" "✓ 0 of $gpus: tokens and logits of all 40 passes equal" \
+        "✓ 0 of $gpus: the budget was kept" '✓ the simulated device saw no access out of order' \
+        -- --generate-model "$shape" --gpus "$gpus" --budget 50% 0 --new 40
+done
+expect 0 '✓ the 24 tokens equal' '✓ 0 of 2: the logits of all passes are .* 40 of 40 tokens are the same' \
+    -- --generate-model tiny-qwen3 --expect "$source/reference/tiny-qwen3.txt" --gpus 2 --budget 0 --new 40
+expect 0 'prompt +300 tokens' '✓ 40% of 2: tokens and logits of all 12 passes equal .*; 0 were launched as a graph' \
+    '✓ 40% of 2, apart: the budget was kept' '✓ the simulated device saw no access out of order' \
+    -- --gpus 2 --without-sums --prompt-length 300 --new 12 --budget 40% --no-graph --json "$folder/split.json"
+grep -q '"budget": "40% of 2, apart"' "$folder/split.json" || { echo 'FAILED: no figures of GPUs apart'; failed=1; }
+expect 2 'gpus 4: 2 heads of keys and values .* are not divided by it: give' -- --gpus 4
+expect 2 'gpus 3: 8 heads .* are not divided by it: give' -- --gpus 3
+expect 2 'below the smallest that works, [0-9,]+ bytes.*give [0-9]+ or more.*: on GPU 0 of 2$' -- --gpus 2 --budget 1
+expect 2 'packed excludes --gpus' -- --gpus 2 --packed
+expect 2 'without-sums requires --gpus' -- --without-sums
+if [[ -d $folder/kernels ]]; then
+    expect 2 'is packed, and several GPUs take raw weights only: give' -- --gpus 2 --model "$folder/kernels"
+fi
+
 # The same model in shards, and one with an end of the text.
 if command -v python3 >/dev/null; then
     mkdir "$folder/shards"

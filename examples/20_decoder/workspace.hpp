@@ -54,7 +54,9 @@ struct Workspace {
 
     /// Rows of the embedding table come from the loaded model from now on, which outlives their use.
     void use_table(const Checkpoint& model) {
-        const std::byte* table = model.table_catalog().host_bytes(model.words().storage) + model.words().offset_bytes;
+        use_table(model.table_catalog().host_bytes(model.words().storage) + model.words().offset_bytes);
+    }
+    void use_table(const std::byte* table) {
         activations.table = static_cast<const Bf16*>(residency::unwrap(backend_.device().device_view(table)));
     }
     /// The logits of the last pass. Blocks.

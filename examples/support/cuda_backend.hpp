@@ -30,7 +30,11 @@ class CudaBackend {
 public:
     using Device = residency::CudaDevice;
 
-    CudaBackend() : device_{0}, memory_{device_}, stream_{residency::unwrap(device_.create_stream())} {}
+    /// On that GPU, which is the calling thread's current one from now on.
+    explicit CudaBackend(int ordinal = 0)
+        : device_{ordinal}, memory_{device_}, stream_{residency::unwrap(device_.create_stream())} {
+        use();
+    }
     ~CudaBackend() {
         static_cast<void>(device_.synchronize().has_value());
         static_cast<void>(device_.destroy_stream(stream_).has_value());
@@ -38,6 +42,8 @@ public:
     CudaBackend(const CudaBackend&) = delete;
     CudaBackend& operator=(const CudaBackend&) = delete;
 
+    /// The GPU becomes the calling thread's current one: kernels are launched there.
+    void use() const { check(cudaSetDevice(device_.ordinal()), "the GPU"); }
     [[nodiscard]] Device& device() noexcept { return device_; }
     [[nodiscard]] Device::Stream stream() const noexcept { return stream_; }
     [[nodiscard]] Memory<Device>& memory() noexcept { return memory_; }

@@ -38,14 +38,20 @@ public:
 
     template <class Operation>
     void launch(const char* name, const Operation& operation) {
+        launch(name, operation, [operation] { compute(operation); });
+    }
+
+protected:
+    /// With another kernel.
+    template <class Operation, class Body>
+    void launch(const char* name, const Operation& operation, Body body) {
         Device::Kernel kernel{
-            .name = name, .duration = roofline(operation), .reads = {}, .writes = {}, .body = [operation] {
-                compute(operation);
-            }};
+            .name = name, .duration = roofline(operation), .reads = {}, .writes = {}, .body = std::move(body)};
         declare(operation, kernel);
         recorded_.kernel(name, stream_, [&] { residency::unwrap(device_.launch(stream_, std::move(kernel))); });
     }
 
+public:
     /// What is recorded of passes, on the virtual clock.
     [[nodiscard]] Recorded<Device>& recorded() noexcept { return recorded_; }
     [[nodiscard]] const Recorded<Device>& recorded() const noexcept { return recorded_; }

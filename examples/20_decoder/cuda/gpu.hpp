@@ -7,18 +7,23 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <optional>
 #include <string>
+#include <thread>
 
 #include "../cold_start.hpp"
 #include "../config.hpp"
 #include "../generate_text.hpp"
 #include "../operations.hpp"
+#include "../ranks.hpp"
+#include "collectives.hpp"
 #include "direct_products.hpp"
 #include "examples/support/cuda_backend.hpp"
 #include "kernels.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/error.hpp"
+#include "residency/model/host_bytes.hpp"
 
 namespace decoder {
 
@@ -80,11 +85,16 @@ public:
     static constexpr bool learns = true;  ///< how long the steps take
 
     /// `direct`: products of few tokens by DirectProducts, those with packed weights among them; otherwise all by cuBLAS.
-    Gpu(const Config& config, bool direct) : multiplier_{device(), stream()} {
+    /// `communicator`: with the other GPUs that run the model, and outlives it; for one that is alone, none.
+    Gpu(const Config& config, bool direct, int ordinal = 0, Communicator* communicator = nullptr)
+        : CudaBackend{ordinal}, multiplier_{device(), stream()}, communicator_{communicator} {
         if (direct) { direct_.emplace(device(), config); }
         examples::check(prepare_kernels(), "the kernels");
     }
-    ~Gpu() { static_cast<void>(device().synchronize().has_value()); }  // before what it uses ends
+    ~Gpu() {
+        static_cast<void>(cudaSetDevice(device().ordinal()));
+        static_cast<void>(device().synchronize().has_value());  // before what it uses ends
+    }
     Gpu(const Gpu&) = delete;
     Gpu& operator=(const Gpu&) = delete;
 
@@ -94,6 +104,29 @@ public:
     }
     /// What unpacks weights before kernels read them.
     [[nodiscard]] static const residency::Unpacker<Device>& unpacker() { return decoder::unpacker(); }
+
+    [[nodiscard]] Rank& rank() noexcept { return rank_; }
+    // Pinned memory is that of every GPU.
+    static void share(const residency::HostBytes&) noexcept {}
+    static void unshare(const residency::HostBytes&) noexcept {}
+    /// Blocks until the stream is done; throws where another rank has failed, for whose kernels ours would wait.
+    void wait() {
+        if (rank_.is_alone()) { return residency::unwrap(device().synchronize(stream())); }
+        while (true) {
+            const cudaError_t now = cudaStreamQuery(stream());
+            if (now == cudaSuccess) { return; }
+            if (now != cudaErrorNotReady) { examples::check(now, "the pass"); }
+            rank_.check();
+            communicator_->check();
+            std::this_thread::yield();
+        }
+    }
+    /// The other ranks go on without this one, and it without them.
+    void fail(const std::exception_ptr& why) noexcept {
+        if (rank_.is_alone()) { return; }
+        rank_.fail(why);
+        communicator_->abort();
+    }
 
     template <class Operation>
     void launch(const char* name, const Operation& operation) {
@@ -108,6 +141,8 @@ public:
                         "the bias");
                 }
                 multiplier_.multiply(name, operation);
+            } else if constexpr (std::same_as<Operation, Sum> || std::same_as<Operation, Gather>) {
+                communicator_->launch(operation, stream());
             } else {
                 examples::check_launch(decoder::launch(operation, stream()), name);
             }
@@ -117,6 +152,8 @@ public:
 private:
     Multiplier multiplier_;
     std::optional<DirectProducts> direct_;
+    Communicator* communicator_;
+    Rank rank_;
 };
 
 extern template ColdStart start_cold(Gpu&, const ColdJob&, Workspace<Gpu>&);
