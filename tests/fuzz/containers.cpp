@@ -68,7 +68,7 @@ private:
 template <class T>
 bool is_read(const Result<T>& read) {
     if (read) { return true; }
-    if (read.error().kind() == ErrorKind::mismatch || read.error().kind() == ErrorKind::invalid_argument) {
+    if (read.error().kind() == ErrorKind::mismatch) {
         support::check_message(read.error());
     } else {
         support::check_refusal(read.error());
