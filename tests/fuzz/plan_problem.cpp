@@ -8,6 +8,8 @@
 #include <string>
 
 #include "../support/fuzz.hpp"
+#include "residency/error.hpp"
+#include "residency/model/number.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/plan/check.hpp"
 #include "residency/plan/planner.hpp"
