@@ -27,6 +27,7 @@ endif()
 add_library(residency_flags INTERFACE)
 target_compile_options(residency_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>
+    $<$<BOOL:${RESIDENCY_FUZZ}>:-fsanitize=fuzzer-no-link>  # the fuzzers see which way the library went, too
     # CMake 3.25 drops CUDA_STANDARD 20 with this compiler without a word.
     $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20;--expt-relaxed-constexpr>)
 foreach(library IN ITEMS compiled compiled_cuda compiled_formats c_objects)

@@ -466,6 +466,7 @@ void Case::end_all() {
 }
 
 void Case::run(const Skipped& skipped) {
+    constexpr std::int64_t most_ns = 30'000'000'000;  // the calls of a case that take a second come to less
     make_around();
     make_targets();
     for (const auto& target : targets_) {
@@ -480,6 +481,7 @@ void Case::run(const Skipped& skipped) {
         if (skipped.contains(i)) { continue; }
         random_.seed(number(i + 1));
         now_at(i);
+        const std::int64_t begun_ns = now_ns_;
         arm();
         if (experts_ && one_in(3)) {
             operate_experts();
@@ -488,6 +490,7 @@ void Case::run(const Skipped& skipped) {
         }
         ++tally().operations;
         check();
+        if (now_ns_ - begun_ns > most_ns) { failed("an operation takes too long", std::to_string(now_ns_ - begun_ns)); }
         if (armed_ > 0 && one_in(4)) { disarm(); }
         if (mode_ == Mode::lies && one_in(5)) { disarm(); }
     }

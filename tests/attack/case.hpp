@@ -62,6 +62,7 @@ public:
     Case(std::span<const Kind> kinds, std::uint64_t seed, Mode mode)
         : kinds_{kinds}, seed_{seed}, random_{number(0)}, device_{config(random_)}, mode_{mode} {
         device_.on_report([this](const Device::Report& report) { reported(report); });
+        device_.observe([this](const auto& operation) { now_ns_ = operation.end_ns; });
     }
     void run(const Skipped& skipped);
 
@@ -156,7 +157,8 @@ private:
     std::uint64_t experts_bytes_ = 0;                      // that they may hold
     std::vector<std::pair<void*, std::uint64_t>> blocks_;  // of the caller's own memory
     std::uint64_t own_bytes_ = 0, allowed_peak_ = 0;
-    int armed_ = 0;  // calls that are to fail
+    std::int64_t now_ns_ = 0;  // on the clock of the device
+    int armed_ = 0;            // calls that are to fail
     bool is_lost_ = false;
     bool is_neighbour_lost_ = false;
     bool is_leaky_ = false;  // something could not be given back

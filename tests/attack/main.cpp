@@ -100,11 +100,14 @@ std::vector<Kind> kinds() {
 namespace {
 
 constexpr const char* usage =
-    "attack [--mode calm|faults|lies|lost|sources] [--first SEED] [--cases N] [--operations N] [--threads N] [--kind "
-    "NAME]\n"
-    "       [--skip LIST] [--trace]\n"
+    "attack [--mode calm|faults|lies|lost|sources] [--first SEED] [--cases N] [--operations N] [--threads N] "
+    "[--passes N]\n"
+    "       [--kind NAME] [--skip LIST] [--trace]\n"
     "  without --mode: all of them in turn, N cases each. --operations N: no further case after so many operations.\n"
     "  --threads N: N threads, nothing fails. --kind: only compositions whose name holds NAME.\n"
+    "  --passes N: N passes of each composition, in which nothing fails: what lives on the host and the device does "
+    "not "
+    "grow.\n"
     "  --skip 3,7-9: without these operations. Where a case fails, the fewest operations are looked for with which it "
     "does, and the\n"
     "  command that runs them is printed.\n";
@@ -120,7 +123,7 @@ void hangs(int) {
 
 struct Arguments {
     std::optional<attack::Mode> mode;
-    std::uint64_t first = 1, cases = 100, operations = UINT64_MAX;
+    std::uint64_t first = 1, cases = 100, operations = UINT64_MAX, passes = 0;
     unsigned threads = 0;
     std::string kind;
     attack::Skipped skipped;
@@ -174,6 +177,8 @@ std::optional<Arguments> parse(int count, char** values) {
             arguments.cases = std::strtoull(value, nullptr, 10);
         } else if (name == "--operations") {
             arguments.operations = std::strtoull(value, nullptr, 10);
+        } else if (name == "--passes") {
+            arguments.passes = std::strtoull(value, nullptr, 10);
         } else if (name == "--threads") {
             arguments.threads = static_cast<unsigned>(std::strtoul(value, nullptr, 10));
         } else if (name == "--kind") {
@@ -308,6 +313,10 @@ int main(int count, char** values) {
     }
     std::signal(SIGALRM, hangs);
     attack::position->is_traced = arguments->is_traced;
+    if (arguments->passes > 0) {
+        for (const attack::Kind& kind : kinds) { attack::run_soak(kind, arguments->first, arguments->passes); }
+        return 0;
+    }
     if (arguments->threads > 0) { return run_all(*arguments, kinds); }
     if (comes_to_an_end([&] { return run_all(*arguments, kinds); })) { return 0; }
     shrink(*arguments, kinds);

@@ -50,4 +50,8 @@ void run_case(std::span<const Kind> kinds, std::uint64_t seed, Mode mode, const 
 /// `threads` threads, each with a Residency of its own, that share a device and a budget with a caller's own memory.
 void run_threads(std::span<const Kind> kinds, std::uint64_t seed, unsigned threads);
 
+/// So many passes of one composition. Ends in failed() if a kernel reads wrong bytes, or if more lives on the host or the device after them
+/// in the second half of them than in the first.
+void run_soak(const Kind& kind, std::uint64_t seed, std::uint64_t passes);
+
 }  // namespace attack

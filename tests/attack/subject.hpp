@@ -79,6 +79,7 @@ public:
     [[nodiscard]] virtual std::span<const std::byte> bytes(std::size_t lease, WeightId weight) = 0;
     virtual Status use_on(std::size_t lease, Stream stream) = 0;
     virtual void end_lease(std::size_t lease) = 0;
+    virtual void forget_leases() = 0;  ///< all have ended: the next one is number 0
 
     virtual Status set_budget(const residency::Budget& budget) = 0;
     virtual Status reclaim_pending() = 0;

@@ -112,6 +112,7 @@ public:
     }
     Status use_on(std::size_t lease, Stream stream) override { return leases_[lease].try_use_on(stream); }
     void end_lease(std::size_t lease) override { leases_[lease].end(); }
+    void forget_leases() override { leases_.clear(); }
 
     Status set_budget(const residency::Budget& budget) override { return status_of(weights_.try_set_budget(budget)); }
     Status reclaim_pending() override { return status_of(weights_.try_reclaim_pending()); }

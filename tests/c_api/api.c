@@ -540,6 +540,29 @@ static void graphs(void) {
     OK(residency_close(capture.model));
 }
 
+// A lease whose use cannot be recorded has ended all the same, and the status says that: it is not wrong_state.
+static int body_on_default_stream(void* context) {
+    struct capture* const capture = context;
+    residency_lease *lease = NULL, *other = NULL;
+    OK(residency_acquire_step(capture->model, 0, capture->stream, &lease));
+    FAILS(RESIDENCY_WRONG_STATE, "default stream", residency_acquire_step(capture->model, 1, NULL, &other));
+    FAILS(RESIDENCY_DEVICE, "invalid", residency_release(lease));
+    FAILS(RESIDENCY_INVALID_HANDLE, "released", residency_release(lease));
+    CHECK(statistics_of(capture->model).open_leases == 0);
+    return 0;
+}
+static void leases_end_in_a_broken_capture(void) {
+    residency_options options = options_of("50%");
+    residency_graph* graph = NULL;
+    struct capture capture = {NULL, NULL, 0, 0, 0, 0};
+    OK(residency_open(path, &options, &capture.model));
+    OK(residency_create_stream(capture.model, &capture.stream));
+    CHECK(residency_capture(capture.model, capture.stream, body_on_default_stream, &capture, &graph) != RESIDENCY_OK);
+    CHECK(graph == NULL);
+    run_pass(capture.model, capture.stream);
+    OK(residency_close(capture.model));
+}
+
 static void names_of_numbers(void) {
     CHECK(strcmp(residency_status_name(RESIDENCY_OK), "ok") == 0);
     CHECK(strcmp(residency_status_name(RESIDENCY_INTERNAL), "internal") == 0);
@@ -577,6 +600,7 @@ int main(int argc, char** argv) {
     the_schedule_changes();
     strict_is_strict();
     graphs();
+    leases_end_in_a_broken_capture();
     remove(path);
     printf("%d checks, %d failed\n", checks, failures);
     return failures == 0 ? 0 : 1;

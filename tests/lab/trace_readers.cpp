@@ -208,6 +208,17 @@ TEST_CASE("route: n_expert is how many experts each layer has") {
           "\"t\", line 2: found \"# n_expert=9\", expected n_expert=8 as above");
 }
 
+TEST_CASE("route: more experts than any model has are refused, with the place") {
+    const auto parsed = lab::trace::try_parse_route(
+        "# layer=0 expert_bytes=7 n_expert=16777216\n# layer=1 "
+        "expert_bytes=7\nturn,phase,step,layer,expert\n0,0,0,0,1\n",
+        "t");
+    REQUIRE_FALSE(parsed);
+    CHECK(parsed.error().message() == "\"t\": 2 layers of 16777216 experts are more than 16777216");
+    REQUIRE(parsed.error().detail<FileLocation>() != nullptr);
+    CHECK(parsed.error().detail<FileLocation>()->source == "t");
+}
+
 TEST_CASE("route: a layer that is declared twice has the same bytes both times") {
     const auto parsed = [](std::string_view second) {
         return lab::trace::try_parse_route("# layer=0 expert_bytes=7\n# layer=0 expert_bytes=" + std::string{second} +

@@ -39,6 +39,7 @@ struct Raw {
     std::vector<std::int64_t> compute_ns{5, -1};
     std::vector<std::uint64_t> name_offsets{0, 1, 2};
     std::string names = "ab";
+    std::uint64_t changed_outline = 0;
 
     [[nodiscard]] std::vector<std::byte> bytes(const Catalog& catalog) const {
         ContainerWriter writer{ContainerKind::schedule, 2, catalog.hash()};
@@ -53,7 +54,9 @@ struct Raw {
         text.array(name_offsets);
         text.text(names);
         SectionWriter& outline = writer.section(section_tag("CTLG"));
-        outline.array(catalog.outline()->names);
+        std::vector<std::uint64_t> hashes = catalog.outline()->names;
+        hashes.front() ^= changed_outline;
+        outline.array(hashes);
         outline.array(catalog.outline()->rest);
         return writer.finish();
     }
@@ -219,6 +222,7 @@ TEST_CASE("C7: each rule of the contents is checked, with the place") {
         {"negative duration", {.compute_ns = {1, -2}}, "found a negative duration"},
         {"name offsets", {.name_offsets = {0, 3, 2}}, "offsets out of order"},
         {"names missing", {.names = "a"}, "offsets out of order"},
+        {"other weights", {.changed_outline = 1}, "its weights are not those of the catalog that it names"},
     };
     for (const Row& row : rows) {
         CAPTURE(row.what);

@@ -38,6 +38,20 @@ TEST_CASE("a pool that can neither be resized nor recover keeps the contract of 
     conformance::check_memory_pool<FixedSlab>(device, {.allocations = test::allocations_here});
 }
 
+TEST_CASE("what comes and goes for long leaves no pool in pieces") {
+    Watched device;
+    conformance::check_memory_pool<Slab>(device, {.seed = 1001, .runs = 4, .operations = 2000});
+    conformance::check_memory_pool<StreamOrdered>(device,
+                                                  {.seed = 1001, .runs = 4, .operations = 2000, .fragments = true});
+}
+// By command: test_pool --no-skip --test-case="soak*"
+TEST_CASE("soak: a million operations on each pool" * doctest::skip()) {
+    Watched device;
+    conformance::check_memory_pool<Slab>(device, {.seed = 2001, .runs = 20, .operations = 50000});
+    conformance::check_memory_pool<StreamOrdered>(device,
+                                                  {.seed = 2001, .runs = 20, .operations = 50000, .fragments = true});
+}
+
 TEST_SUITE_END();
 
 }  // namespace conformance_test

@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <malloc.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -17,15 +20,24 @@ inline void* count_and_allocate(std::size_t bytes) {
         allocation_count.fetch_add(1, std::memory_order_relaxed);
         ++allocation_count_here;
     }
-    if (void* at = std::malloc(bytes != 0 ? bytes : 1)) { return at; }
-    throw std::bad_alloc{};
+    void* const at = std::malloc(bytes != 0 ? bytes : 1);
+    if (at == nullptr) { throw std::bad_alloc{}; }
+    live_allocation_count.fetch_add(1, std::memory_order_relaxed);
+    live_byte_count.fetch_add(static_cast<std::int64_t>(::malloc_usable_size(at)), std::memory_order_relaxed);
+    return at;
+}
+inline void count_and_free(void* at) noexcept {
+    if (at == nullptr) { return; }
+    live_allocation_count.fetch_sub(1, std::memory_order_relaxed);
+    live_byte_count.fetch_sub(static_cast<std::int64_t>(::malloc_usable_size(at)), std::memory_order_relaxed);
+    std::free(at);
 }
 
 }  // namespace test
 
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return test::count_and_allocate(bytes); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return test::count_and_allocate(bytes); }
-[[gnu::noinline]] void operator delete(void* at) noexcept { std::free(at); }
-[[gnu::noinline]] void operator delete[](void* at) noexcept { std::free(at); }
-[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept { std::free(at); }
-[[gnu::noinline]] void operator delete[](void* at, std::size_t) noexcept { std::free(at); }
+[[gnu::noinline]] void operator delete(void* at) noexcept { test::count_and_free(at); }
+[[gnu::noinline]] void operator delete[](void* at) noexcept { test::count_and_free(at); }
+[[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept { test::count_and_free(at); }
+[[gnu::noinline]] void operator delete[](void* at, std::size_t) noexcept { test::count_and_free(at); }

@@ -4,36 +4,22 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <memory>
 #include <span>
 #include <string>
 
+#include "fuzz.hpp"
+#include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
 
 namespace support {
 
-[[noreturn]] inline void fuzz_failed(const char* what, const std::string& message) {
-    std::fprintf(stderr, "%s: %s\n", what, message.c_str());
-    std::abort();
-}
-
 inline void check_refusal(const residency::Error& error) {
     using residency::ErrorKind;
-    const std::string& message = error.message();
-    if (message.empty() || message.find('\n') != std::string::npos) {
-        fuzz_failed("a message is not one line", message);
-    }
+    check_message(error);
     if (error.kind() != ErrorKind::malformed && error.kind() != ErrorKind::unsupported &&
         error.kind() != ErrorKind::io) {
-        fuzz_failed("an error of the wrong kind", message);
-    }
-    const auto* place = error.detail<residency::FileLocation>();
-    if (error.kind() == ErrorKind::malformed && (place == nullptr || place->source.empty())) {
-        fuzz_failed("an error without a place", message);
+        fuzz_failed("an error of the wrong kind", error.message());
     }
 }
 
@@ -74,12 +60,11 @@ inline void check_model(const residency::Result<residency::format::ModelFile>& m
     }
 }
 
-/// Runs `read` on a copy of exactly that size on the heap, where a sanitizer sees every read beyond it.
+/// Runs `read` on a copy of the bytes as an input.
 template <class Read>
 void with_input(const std::uint8_t* data, std::size_t bytes, const Read& read) {
-    const auto copy = std::make_unique<std::byte[]>(bytes);
-    if (bytes != 0) { std::memcpy(copy.get(), data, bytes); }
-    read(residency::format::Input::over({copy.get(), bytes}, "input"));
+    with_copy(data, bytes,
+              [&](std::span<const std::byte> copy) { read(residency::format::Input::over(copy, "input")); });
 }
 
 }  // namespace support

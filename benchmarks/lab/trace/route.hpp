@@ -120,9 +120,11 @@ struct RouteBatch {
     trace.name = source;
     const std::uint64_t experts = declared_experts.value_or(most_expert + 1);
     if (experts * expert_bytes.size() > most) {
+        const std::string found =
+            std::to_string(expert_bytes.size()) + " layers of " + std::to_string(experts) + " experts";
         return Error{ErrorKind::malformed,
-                     residency::detail::quoted(source) + ": " + std::to_string(expert_bytes.size()) + " layers of " +
-                         std::to_string(experts) + " experts are more than " + std::to_string(most)};
+                     residency::detail::quoted(source) + ": " + found + " are more than " + std::to_string(most),
+                     FileLocation{source, 0, found, "at most " + std::to_string(most)}};
     }
     std::map<std::uint64_t, std::uint32_t> first_of;  // by layer: the storage of expert 0
     std::uint32_t group = 0;

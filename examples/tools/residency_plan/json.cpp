@@ -212,6 +212,7 @@ packed::UnpackProblem unpack_problem_of(const Json& in, bool has_budget) {
         is_any_packed = true;
     }
     if (!is_any_packed) { return problem; }
+    if (travels.chunk_bytes == 0) { throw Refused{"chunk_bytes: expected a power of two, found 0"}; }
     if (!in.contains("unpacker")) { throw Refused{"\"unpacker\" is missing, and storages have unpacked_bytes"}; }
     const std::string where = "unpacker.bytes_per_second";
     problem.unpacked_bytes_per_second = real(in["unpacker"]["bytes_per_second"], where);

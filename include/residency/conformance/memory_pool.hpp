@@ -144,6 +144,11 @@ public:
                 if (is_changing_ && below(4) == 0) { finish_change(pool); }
             }
         }
+        if constexpr (pool::ResizablePool<P>) {
+            if (is_changing_) { finish_change(*here); }
+        }
+        empty(*here);
+        expect_room(*here);
         close(*here);
     }
 
@@ -522,15 +527,22 @@ private:
         }
         read_all();
         if (!is_changing_ && below(2) == 0) {
-            for (std::size_t i = 0; i < held_.size(); ++i) { drop(pool, i); }
-            look();
-            if constexpr (pool::RecoverablePool<P>) {
-                if (suite_.fragments) {
-                    must(pool.recover());
-                    expect(pool.held_bytes() == 0, "11: recover() gives back what is held without use");
-                }
-            }
+            empty(pool);
             expect_room(pool);
+        }
+    }
+    /// Takes everything away. Afterwards there is room as in a pool that was just opened, whatever came and went before.
+    void empty(P& pool) {
+        for (std::size_t i = 0; i < held_.size(); ++i) {
+            held_[i].is_fixed = false;
+            drop(pool, i);
+        }
+        look();
+        if constexpr (pool::RecoverablePool<P>) {
+            if (suite_.fragments) {
+                must(pool.recover());
+                expect(pool.held_bytes() == 0, "11: recover() gives back what is held without use");
+            }
         }
     }
     void close(P& pool) {
@@ -538,11 +550,7 @@ private:
             if (is_changing_) { finish_change(pool); }
         }
         read_all();
-        for (std::size_t i = 0; i < held_.size(); ++i) {
-            held_[i].is_fixed = false;
-            drop(pool, i);
-        }
-        look();
+        empty(pool);
         if constexpr (requires { pool.try_close(); }) {
             if (random_() % 2 == 0) { must(pool.try_close()); }
         }

@@ -151,8 +151,10 @@ public:
         leases_.find(handle)->lease.end();
         leases_.remove(handle);
         --open_leases_;
-        if (!had_failed && weights_.failure()) { return *weights_.failure(); }
-        return {};
+        if (had_failed || !weights_.failure()) { return {}; }
+        // wrong_state would say that the lease is open still.
+        const Error& why = *weights_.failure();
+        return why.kind() == ErrorKind::wrong_state ? Error{ErrorKind::device, why.message()} : why;
     }
 
     Status set_budget(const Budget& budget) override {

@@ -87,7 +87,8 @@ RESIDENCY_INLINE Result<Schedule> try_load_schedule(std::span<const std::byte> b
     const auto own = catalog.outline();
     if (outline != (own ? *own : CatalogOutline{})) {
         return Error{ErrorKind::malformed,
-                     reader->source() + ": its weights are not those of the catalog that it names"};
+                     reader->source() + ": its weights are not those of the catalog that it names",
+                     FileLocation{reader->source(), 32, "the hash of another catalog", "that of its weights"}};
     }
     SectionReader head = reader->section(section_tag("HEAD"));
     const std::uint32_t cycle = head.u32();
