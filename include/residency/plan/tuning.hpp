@@ -35,6 +35,7 @@ inline constexpr std::uint32_t short_schedule_steps = 32;
 inline constexpr double aligned_image_floors = 2.5;
 inline constexpr ByEffort<double> packed_image_saves{0.02, 0};
 inline constexpr double copy_nodes_loss = 2e-3;
+inline constexpr double other_image_gain = 0.02;
 
 // ---- the step from which a pass is planned
 inline constexpr double turn_gain = 1e-9;
