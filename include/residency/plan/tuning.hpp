@@ -92,6 +92,7 @@ inline constexpr double shrink_last = 0.99;
 
 // ---- token ring: refinement
 inline constexpr ByEffort<std::uint64_t> refine_work{100000, 2000000};
+inline constexpr double refine_from = 2e-2;
 inline constexpr double refine_ends_within = 2e-4;
 inline constexpr double refine_gain = 1e-7;
 inline constexpr std::size_t refine_reach_steps = 2;

@@ -132,48 +132,60 @@ inline RingPlans rings(const Problem& problem, const Image& image, std::uint64_t
     const auto choices = hold_choices(problem, image, budget, limits.effort);
     const bool knows_presence = tells_of(options, image);
     const SearchLimits near_limits{options.effort, limits.bound_seconds, limits.work_share};
-    const auto near_problem = [&](const std::vector<bool>& hold) {
-        return RingProblem{problem, image, hold, budget, options.captured, &options.present};
+    struct Ring {
+        const std::vector<bool>* hold;
+        RingSolution solution;
     };
-    ReleaseSearch::Solution release;             // the best one
-    std::optional<RingProblem> release_problem;  // that it solves
+    std::vector<Ring> of_rounds;                   // one for each choice of cells that stay
+    double least_seconds = RingCalls::impossible;  // of all rings found
+    ReleaseSearch::Solution release;               // the best one
+    std::optional<RingProblem> release_problem;    // that it solves
     const std::vector<bool>* release_hold = nullptr;
     const bool is_short = problem.steps() <= tuning::release_most_steps;
     for (const std::vector<bool>& hold : choices) {
         TokenRing ring{RingProblem{problem, image, hold, budget, options.captured, nullptr}, limits};
         if (ring.deficit() == 0) { continue; }
-        const RingSolution solution = ring.search();
-        if (solution.found) { add(found.alone, ring.assignment(solution)); }
-        if (is_short) {
-            ReleaseSearch other{ring.problem(), limits};
-            if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
-                release = other.solution();
-                release_problem = ring.problem();
-                release_hold = &hold;
-            }
-        }
-        if (!knows_presence) { continue; }
-        TokenRing near_ring{near_problem(hold), near_limits};
+        of_rounds.push_back({&hold, ring.search(least_seconds)});
+        const RingSolution& solution = of_rounds.back().solution;
         if (solution.found) {
-            const RingSolution nearby = near_ring.approach(solution);
-            if (nearby.found) { add(found.near_presence, near_ring.assignment(nearby)); }
+            add(found.alone, ring.assignment(solution));
+            least_seconds = (std::min)(least_seconds, solution.seconds);
         }
         if (!is_short) { continue; }
-        // Steps that stream as much as in the plan before need nothing that memory lacks.
-        const std::vector<double>& before = near_ring.problem().nonresident();
-        ReleaseSearch as_before{near_ring.problem(), near_limits};
-        if (as_before.search_calls({before.begin(), before.end()})) {
-            add(found.near_presence, as_before.assignment());
+        ReleaseSearch other{ring.problem(), limits};
+        if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
+            release = other.solution();
+            release_problem = ring.problem();
+            release_hold = &hold;
+            least_seconds = (std::min)(least_seconds, release.seconds);
         }
     }
     if (release_problem) {
         ReleaseSearch search{*release_problem, limits};
         search.improve(release);
         add(found.alone, search.assignment());
-        if (knows_presence) {
-            const RingProblem nearby = near_problem(*release_hold);
-            ReleaseSearch near_search{nearby, near_limits};
-            if (near_search.approach(search.solution())) { add(found.near_presence, near_search.assignment()); }
+        release = search.solution();
+        least_seconds = (std::min)(least_seconds, release.seconds);
+    }
+    // One that follows another plan is no slower by more than a little.
+    const double most_seconds = least_seconds * (1 + tuning::refetch_loss);
+    for (const Ring& one : of_rounds) {
+        if (!knows_presence) { break; }
+        const RingProblem nearby{problem, image, *one.hold, budget, options.captured, &options.present};
+        if (one.solution.found && one.solution.seconds <= most_seconds) {
+            TokenRing ring{nearby, near_limits};
+            const RingSolution solution = ring.approach(one.solution);
+            if (solution.found) { add(found.near_presence, ring.assignment(solution)); }
+        }
+        if (!is_short) { continue; }
+        // Steps that stream as much as in the plan before need nothing that memory lacks.
+        ReleaseSearch as_before{nearby, near_limits};
+        if (as_before.search_calls({nearby.nonresident().begin(), nearby.nonresident().end()})) {
+            add(found.near_presence, as_before.assignment());
+        }
+        if (one.hold == release_hold && release.seconds <= most_seconds) {
+            ReleaseSearch search{nearby, near_limits};
+            if (search.approach(release)) { add(found.near_presence, search.assignment()); }
         }
     }
     if (found.alone.empty()) {  // the first choice leaves what intervals of steps need

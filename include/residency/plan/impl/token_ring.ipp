@@ -39,7 +39,7 @@ RESIDENCY_INLINE bool TokenRing::Choice::operator<(const Choice& other) const no
            std::tie(other.seconds, other.slots, other.blocks, other.target, other.phase);
 }
 
-RESIDENCY_INLINE RingSolution TokenRing::search() {
+RESIDENCY_INLINE RingSolution TokenRing::search(double known_seconds) {
     best_ = {};
     limit_seconds_ = 0;
     tried_.clear();
@@ -48,7 +48,7 @@ RESIDENCY_INLINE RingSolution TokenRing::search() {
                                                       tuning::ring_work_per_step(limits_.effort) * problem_.steps()));
     const std::vector<Choice> seeds = coarse_grid();
     for (std::size_t k = 0; k < seeds.size() && k < tuning::descents(limits_.effort); ++k) { descend(seeds[k]); }
-    if (!best_.found) { return std::move(best_); }
+    if (!best_.found || best_.seconds > known_seconds * (1 + tuning::refine_from)) { return std::move(best_); }
     const Choice chosen = smallest_as_fast();
     best_.found = false;
     tried_.clear();
