@@ -167,8 +167,8 @@ inline RingPlans rings(const Problem& problem, const Image& image, std::uint64_t
         release = search.solution();
         least_seconds = (std::min)(least_seconds, release.seconds);
     }
-    // One that follows another plan is no slower by more than a little.
-    const double most_seconds = least_seconds * (1 + tuning::refetch_loss);
+    // Rings that are slower by much are no starts for a plan that follows another one.
+    const double most_seconds = least_seconds * (1 + tuning::refine_from);
     for (const Ring& one : of_rounds) {
         if (!knows_presence) { break; }
         const RingProblem nearby{problem, image, *one.hold, budget, options.captured, &options.present};
