@@ -25,7 +25,9 @@ struct Options {
     /// `present_offsets`. Among plans over that image that are at most 0.1 % slower than the fastest, the planner looks for one that
     /// brings few other chunks. Empty: memory holds nothing.
     std::vector<Presence> present{};
-    std::vector<std::uint64_t> present_offsets{};  ///< bytes, one for each storage
+    /// The image by which memory is laid out: bytes, one for each storage. The plan is one over it unless a plan over another one takes or
+    /// brings 2 % less. Empty: memory is not laid out yet.
+    std::vector<std::uint64_t> present_offsets{};
     /// Captured plans only: where copies read each storage, in bytes; storages in different allocations are never neighbours. One copy node
     /// of a graph brings what is next to each other in the image and there. Where nodes cost more than another image, the planner takes
     /// that one. Empty, or not one for each storage: unknown.

@@ -67,24 +67,27 @@ private:
         std::uint32_t run, slot, count;
         std::uint32_t wait;  // the step that releases the slots
         bool previous;       // that step is of the pass before
-        std::uint32_t places;
-        bool returns;
     };
 
-    struct Order {
-        std::uint64_t key = 0;  // step that needs it, pass and step of the release
-        std::uint32_t piece = 0;
+    struct Order {             // of a piece in the copy stream
+        std::uint64_t key;     // step that needs it, pass and step of the release
+        std::uint64_t places;  // run and slot
+        std::uint32_t piece;
+
+        [[nodiscard]] bool operator<(const Order& other) const noexcept {
+            return key != other.key ? key < other.key : places < other.places;
+        }
     };
 
     [[nodiscard]] double least_idle(const std::vector<std::uint32_t>& streamed_per_step, std::uint64_t slots) const;
-    [[nodiscard]] bool build(const ReleaseCandidate& candidate, std::uint64_t streamed);
+    [[nodiscard]] bool build(const ReleaseCandidate& candidate, std::uint64_t streamed, RingCalls::Keeps keeps);
     [[nodiscard]] std::uint32_t wide_step(std::size_t wider);
     [[nodiscard]] bool take_slots(std::uint32_t wide, bool backward);
     [[nodiscard]] bool take_slots_of_run(std::uint32_t run, std::int32_t first, std::int32_t last, bool backward);
     void reorder_released(bool backward);
     [[nodiscard]] bool close();
     void sort_pieces();
-    [[nodiscard]] bool make_calls(const std::vector<std::uint8_t>& joins);
+    [[nodiscard]] bool make_calls(const std::vector<std::uint8_t>& joins, RingCalls::Keeps keeps);
 
     const RingProblem& problem_;
     RingCalls calls_;
@@ -93,9 +96,9 @@ private:
     std::vector<std::pair<std::uint32_t, std::uint32_t>> released_;  // slots by a step, that step
     std::vector<Slots> queue_;                                       // in the order of release; taken ones before head_
     std::size_t head_ = 0;
-    std::int32_t reordered_ = -1;         // the step whose slots were reordered last
-    std::vector<Piece> pieces_, sorted_;  // in the order of the copy stream once sort_pieces() was called
-    std::vector<Order> order_;
+    std::int32_t reordered_ = -1;  // the step whose slots were reordered last
+    std::vector<Piece> pieces_;
+    std::vector<Order> order_;                // the pieces in the order of the copy stream
     std::vector<std::uint32_t> last_reader_;  // by slot
     std::vector<std::uint32_t> taken_;        // by run of the stream: its chunks in the pieces so far
     std::uint64_t built_ = 0;

@@ -32,9 +32,10 @@ public:
     [[nodiscard]] bool search(const std::vector<std::uint32_t>& streamed_per_step);
     /// Looks on from a ring of the same problem that was found before.
     void improve(const Solution& found);
-    /// Looks on from such a ring for one that takes no longer than `most_seconds` and keeps few chunks that memory lacks, as a chunk brought
-    /// once costs as much as in the passes that a plan may last (tuning::refetch_passes). Precondition: problem.knows_presence().
-    void approach(const Solution& found, double most_seconds);
+    /// Looks on from a ring over the same chunks, found whatever memory holds, for one that is slower by tuning::refetch_loss at most and
+    /// keeps few chunks that memory lacks, as a chunk brought once costs as much as in the passes that a plan may last
+    /// (tuning::refetch_passes). Whether there is one. Precondition: problem.knows_presence().
+    [[nodiscard]] bool approach(const Solution& found);
     /// Whether there is a ring in which steps stream so many chunks each. Searches how its slots come back and which calls are joined.
     [[nodiscard]] bool search_calls(const std::vector<std::uint32_t>& streamed_per_step);
     /// The best ring found.

@@ -43,17 +43,18 @@ public:
         line_.compute = std::move(compute);
     }
 
+    /// Whether pieces are kept for assignment(), or only times are wanted.
+    enum class Keeps : std::uint8_t { times, pieces };
     /// Forgets all pieces.
-    void clear() noexcept {
+    void clear(Keeps keeps) noexcept {
+        keeps_ = keeps;
         pieces_.clear();
         line_.calls.clear();
     }
     /// Whether the next piece is for the same step as the last one and follows the same release.
     [[nodiscard]] bool follows_same_release(const RingPiece& piece) const noexcept {
-        if (pieces_.empty()) { return false; }
-        const RingPiece& last = pieces_.back().piece;
-        return last.needed_by == piece.needed_by && last.wait_step == piece.wait_step &&
-               last.wait_previous == piece.wait_previous;
+        return size() != 0 && last_.needed_by == piece.needed_by && last_.wait_step == piece.wait_step &&
+               last_.wait_previous == piece.wait_previous;
     }
     /// Adds the next piece. False where its call would wait for a step that needs it.
     [[nodiscard]] bool add(const RingPiece& piece, Joins joins);
@@ -62,7 +63,7 @@ public:
 
     /// Seconds per pass. Above `give_up`: a lower bound. `idle`: seconds for which the link brings nothing, whatever the calls.
     [[nodiscard]] double seconds(double give_up, double idle = 0);
-    /// The chunks, slots and calls of a plan. The slots are [0, slots_used).
+    /// The chunks, slots and calls of a plan. The slots are [0, slots_used). Precondition: pieces were kept.
     [[nodiscard]] RingAssignment assignment(std::uint32_t slots_used) const;
 
     /// Steps, calls and pieces looked at: a measure of time that is the same on every machine.
@@ -76,6 +77,8 @@ private:
 
     double seconds_per_chunk_, latency_;
     bool captured_;
+    Keeps keeps_ = Keeps::pieces;
+    RingPiece last_;
     std::vector<Added> pieces_;
     Timeline line_;
     TimelineSolver solver_;

@@ -44,7 +44,7 @@ private:
     };
 
     void cut_stream(const RingCandidate& candidate);
-    [[nodiscard]] bool make_calls(const RingCandidate& candidate);
+    [[nodiscard]] bool make_calls(const RingCandidate& candidate, RingCalls::Keeps keeps);
 
     const RingProblem& problem_;
     RingCalls calls_;  // of the candidate at hand, as is all that follows

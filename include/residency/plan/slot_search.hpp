@@ -52,7 +52,7 @@ private:
 
     [[nodiscard]] double evaluate(const Slots& slots, double give_up);
     [[nodiscard]] bool take_slots(const Slots& slots);
-    [[nodiscard]] bool make_calls(const Slots& slots);
+    [[nodiscard]] bool make_calls(const Slots& slots, RingCalls::Keeps keeps);
     void change(Slots& slots, Random& random) const;
 
     const SearchLimits limits_;

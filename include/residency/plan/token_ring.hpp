@@ -10,6 +10,7 @@
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
+#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_evaluator.hpp"
 #include "residency/plan/ring_problem.hpp"
@@ -40,8 +41,12 @@ public:
     [[nodiscard]] const RingProblem& problem() const noexcept { return problem_; }
     /// Chunks that every pass must bring at least.
     [[nodiscard]] std::uint64_t deficit() const noexcept { return problem_.deficit(); }
-    /// The best ring found. Precondition: deficit() > 0.
-    [[nodiscard]] RingSolution search();
+    /// The best ring found. Goes into detail only where that may be faster than `known_seconds`, a pass through another ring that was found.
+    /// Precondition: deficit() > 0.
+    [[nodiscard]] RingSolution search(double known_seconds = RingCalls::impossible);
+    /// Of the rings about as large as one that a search over the same chunks found, whatever memory holds, and that are nearly as fast, the
+    /// one found that costs least, its loads included. Precondition: problem().knows_presence().
+    [[nodiscard]] RingSolution approach(const RingSolution& found);
     /// The chunks and slots of a ring that was found. The ring has slots [0, shape.slots).
     [[nodiscard]] RingAssignment assignment(const RingSolution& solution) {
         return evaluator_.assignment(solution.ring);
@@ -69,7 +74,6 @@ private:
     [[nodiscard]] Choice smallest_as_fast();
     void refine(std::uint64_t most_work);
 
-    [[nodiscard]] RingSolution minimize_refetch(RingSolution answer);
     [[nodiscard]] std::vector<RingShape> shapes_near(const RingShape& shape, std::uint64_t streamed_there) const;
 
     const SearchLimits limits_;

@@ -35,6 +35,7 @@ inline constexpr std::uint32_t short_schedule_steps = 32;
 inline constexpr double aligned_image_floors = 2.5;
 inline constexpr ByEffort<double> packed_image_saves{0.02, 0};
 inline constexpr double copy_nodes_loss = 2e-3;
+inline constexpr double other_image_gain = 0.02;
 
 // ---- the step from which a pass is planned
 inline constexpr double turn_gain = 1e-9;
@@ -91,6 +92,7 @@ inline constexpr double shrink_last = 0.99;
 
 // ---- token ring: refinement
 inline constexpr ByEffort<std::uint64_t> refine_work{100000, 2000000};
+inline constexpr double refine_from = 2e-2;
 inline constexpr double refine_ends_within = 2e-4;
 inline constexpr double refine_gain = 1e-7;
 inline constexpr std::size_t refine_reach_steps = 2;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -24,6 +25,7 @@
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_problem.hpp"
+#include "residency/plan/search.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/slot_search.hpp"
 #include "residency/plan/token_ring.hpp"
@@ -105,55 +107,95 @@ inline bool tells_of(const Options& options, const Image& image) {
     return options.present.size() == image.chunks() && options.present_offsets == image.offsets;
 }
 
+// Cyclic plans over the chunks of one image.
+struct RingPlans {
+    std::vector<PlanData> alone;          // whatever memory holds
+    std::vector<PlanData> near_presence;  // looked for near what it holds
+
+    void add(RingPlans more) {
+        for (auto member : {&RingPlans::alone, &RingPlans::near_presence}) {
+            std::move((more.*member).begin(), (more.*member).end(), std::back_inserter(this->*member));
+        }
+    }
+};
+
 // Rings over the chunks of one image, the best one among them; where it is known what memory holds, also rings that are close to it. No
-// search goes on below `bound_seconds`. `share`: of what each may look at. Preconditions: budget >= floor_chunks(image), and less than all
-// chunks.
-inline std::vector<PlanData> rings(const Problem& problem, const Image& image, std::uint64_t budget,
-                                   const Options& options, double bound_seconds, double share = 1) {
-    std::vector<PlanData> found;
-    const auto add = [&](const RingAssignment& assignment) {
-        found.push_back(assemble(problem, image, assignment, options.captured));
-        finalize_times(found.back(), problem);
+// search goes on below `limits.bound_seconds`; one near what memory holds has the effort of the options. Preconditions:
+// budget >= floor_chunks(image), and less than all chunks.
+inline RingPlans rings(const Problem& problem, const Image& image, std::uint64_t budget, const Options& options,
+                       const SearchLimits& limits) {
+    RingPlans found;
+    const auto add = [&](std::vector<PlanData>& plans, const RingAssignment& assignment) {
+        plans.push_back(assemble(problem, image, assignment, options.captured));
+        finalize_times(plans.back(), problem);
     };
-    const auto choices = hold_choices(problem, image, budget, options.effort);
-    const std::vector<Presence>* const present = tells_of(options, image) ? &options.present : nullptr;
-    ReleaseSearch::Solution release;             // the best one
-    std::optional<RingProblem> release_problem;  // that it solves
+    const auto choices = hold_choices(problem, image, budget, limits.effort);
+    const bool knows_presence = tells_of(options, image);
+    const SearchLimits near_limits{options.effort, limits.bound_seconds, limits.work_share};
+    struct Ring {
+        const std::vector<bool>* hold;
+        RingSolution solution;
+    };
+    std::vector<Ring> of_rounds;                   // one for each choice of cells that stay
+    double least_seconds = RingCalls::impossible;  // of all rings found
+    ReleaseSearch::Solution release;               // the best one
+    std::optional<RingProblem> release_problem;    // that it solves
+    const std::vector<bool>* release_hold = nullptr;
     const bool is_short = problem.steps() <= tuning::release_most_steps;
     for (const std::vector<bool>& hold : choices) {
-        TokenRing ring{RingProblem{problem, image, hold, budget, options.captured, present},
-                       {options.effort, bound_seconds, share}};
+        TokenRing ring{RingProblem{problem, image, hold, budget, options.captured, nullptr}, limits};
         if (ring.deficit() == 0) { continue; }
-        const RingSolution solution = ring.search();
-        if (solution.found) { add(ring.assignment(solution)); }
+        of_rounds.push_back({&hold, ring.search(least_seconds)});
+        const RingSolution& solution = of_rounds.back().solution;
+        if (solution.found) {
+            add(found.alone, ring.assignment(solution));
+            least_seconds = (std::min)(least_seconds, solution.seconds);
+        }
         if (!is_short) { continue; }
-        ReleaseSearch other{ring.problem(), {options.effort, bound_seconds, share}};
+        ReleaseSearch other{ring.problem(), limits};
         if (other.search(solution.ring.streamed_per_step) && other.solution().seconds < release.seconds) {
             release = other.solution();
             release_problem = ring.problem();
+            release_hold = &hold;
+            least_seconds = (std::min)(least_seconds, release.seconds);
         }
-        if (!ring.problem().knows_presence()) { continue; }
-        // Steps that stream as much as in the plan before need nothing that memory lacks.
-        const std::vector<double>& before = ring.problem().nonresident();
-        ReleaseSearch as_before{ring.problem(), {options.effort, bound_seconds, share}};
-        if (as_before.search_calls({before.begin(), before.end()})) { add(as_before.assignment()); }
     }
     if (release_problem) {
-        ReleaseSearch search{*release_problem, {options.effort, bound_seconds, share}};
+        ReleaseSearch search{*release_problem, limits};
         search.improve(release);
-        add(search.assignment());
-        if (release_problem->knows_presence()) {
-            const ReleaseSearch::Solution improved = search.solution();
-            search.approach(improved, improved.seconds * (1 + tuning::refetch_loss));
-            add(search.assignment());
+        add(found.alone, search.assignment());
+        release = search.solution();
+        least_seconds = (std::min)(least_seconds, release.seconds);
+    }
+    // Rings that are slower by much are no starts for a plan that follows another one.
+    const double most_seconds = least_seconds * (1 + tuning::refine_from);
+    for (const Ring& one : of_rounds) {
+        if (!knows_presence) { break; }
+        const RingProblem nearby{problem, image, *one.hold, budget, options.captured, &options.present};
+        if (one.solution.found && one.solution.seconds <= most_seconds) {
+            TokenRing ring{nearby, near_limits};
+            const RingSolution solution = ring.approach(one.solution);
+            if (solution.found) { add(found.near_presence, ring.assignment(solution)); }
+        }
+        if (!is_short) { continue; }
+        // Steps that stream as much as in the plan before need nothing that memory lacks.
+        ReleaseSearch as_before{nearby, near_limits};
+        if (as_before.search_calls({nearby.nonresident().begin(), nearby.nonresident().end()})) {
+            add(found.near_presence, as_before.assignment());
+        }
+        if (one.hold == release_hold && release.seconds <= most_seconds) {
+            ReleaseSearch search{nearby, near_limits};
+            if (search.approach(release)) { add(found.near_presence, search.assignment()); }
         }
     }
-    if (found.empty()) {  // the first choice leaves what intervals of steps need
+    if (found.alone.empty()) {  // the first choice leaves what intervals of steps need
         const std::vector<bool>& hold = choices.front();
         std::uint64_t held = 0;
         for (std::uint32_t c = 0; c < image.cells.size(); ++c) { held += hold[c] ? image.cells[c].chunks() : 0; }
         RingAssignment assignment;
-        if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) { add(assignment); }
+        if (interval_ring(image, hold, static_cast<std::uint32_t>(budget - held), assignment)) {
+            add(found.alone, assignment);
+        }
     }
     return found;
 }
@@ -186,8 +228,8 @@ private:
     bool is_wanted_;
 };
 
-// The one that takes the least, among equals the one that moves the fewest bytes. Precondition: there is one.
-inline PlanData& best_of(std::vector<PlanData>& plans, const Lasting& lasting) {
+// The index of the one that takes the least, among equals the one that moves the fewest bytes. Precondition: there is one.
+inline std::size_t best_of(const std::vector<PlanData>& plans, const Lasting& lasting) {
     std::size_t best = 0;
     double least = lasting.seconds(plans[0]);
     for (std::size_t k = 1; k < plans.size(); ++k) {
@@ -197,38 +239,37 @@ inline PlanData& best_of(std::vector<PlanData>& plans, const Lasting& lasting) {
         best = k;
         least = seconds;
     }
-    return plans[best];
+    return best;
 }
 
 // Rings for this link and for these steps, or also for slower ones. `used`: what copies take of the time of the steps. Preconditions as of
 // rings().
-inline std::vector<PlanData> rings_for_link(const Problem& problem, const Image& image, std::uint64_t budget,
-                                            const Options& options, double bound_seconds, double used,
-                                            const Lasting& lasting) {
+inline RingPlans rings_for_link(const Problem& problem, const Image& image, std::uint64_t budget,
+                                const Options& options, double bound_seconds, double used, const Lasting& lasting) {
     // Where the steps cover the copies, a ring that is larger by little costs nothing and lets the link be slower than it was
     // measured, as it is beside kernels that use memory hard: plans for such a link, if they reach the bound all the same.
     const double share = (std::max)(tuning::slower_link_least, tuning::slower_link_margin * used);
     if (share < tuning::slower_link_most(options.effort)) {
         Problem slower = problem;
         slower.link.bytes_per_second *= share;
-        Options quick = options;
-        // A quick search finds no rings that are close to what memory holds.
-        if (!tells_of(options, image)) { quick.effort = Effort::quick; }
         const double limit = bound_seconds * (1 + tuning::slower_link_loss);
         if (exact_bound(slower, budget * image.chunk_bytes, tuning::flow_bound_steps(Effort::quick)) <= limit) {
-            std::vector<PlanData> found = rings(slower, image, budget, quick, bound_seconds);
-            std::erase_if(found, [&](const PlanData& plan) { return plan.predicted_seconds > limit; });
-            for (PlanData& plan : found) { finalize_times(plan, problem); }
-            if (!found.empty()) { return found; }
+            RingPlans found = rings(slower, image, budget, options, {Effort::quick, bound_seconds});
+            for (std::vector<PlanData>* plans : {&found.alone, &found.near_presence}) {
+                std::erase_if(*plans, [&](const PlanData& plan) { return plan.predicted_seconds > limit; });
+                for (PlanData& plan : *plans) { finalize_times(plan, problem); }
+            }
+            if (!found.alone.empty()) { return found; }
         }
     }
-    std::vector<PlanData> found = rings(problem, image, budget, options, bound_seconds);
-    if (lasting.is_wanted() && (tells_of(options, image) || lasting.is_harmed(best_of(found, lasting)))) {
-        for (PlanData& plan : rings(lasting.later(), image, budget, options, bound_seconds,
-                                    tuning::slower_steps_share(options.effort))) {
-            finalize_times(plan, problem);
-            found.push_back(std::move(plan));
+    RingPlans found = rings(problem, image, budget, options, {options.effort, bound_seconds});
+    if (lasting.is_wanted() && lasting.is_harmed(found.alone[best_of(found.alone, lasting)])) {
+        RingPlans later = rings(lasting.later(), image, budget, options,
+                                {options.effort, bound_seconds, tuning::slower_steps_share(options.effort)});
+        for (std::vector<PlanData>* plans : {&later.alone, &later.near_presence}) {
+            for (PlanData& plan : *plans) { finalize_times(plan, problem); }
         }
+        found.add(std::move(later));
     }
     return found;
 }
@@ -297,17 +338,16 @@ RESIDENCY_INLINE PlanData cyclic_plan(const Problem& problem, const Image& image
     const double bytes = static_cast<double>((chunks - budget) * image.chunk_bytes);
     const double used = bytes / problem.link.bytes_per_second / (std::max)(total_compute(problem), 1e-12);
     const Lasting lasting{problem, used};
-    std::vector<PlanData> plans = rings_for_link(problem, image, budget, options, bound_seconds, used, lasting);
-    if (tells_of(options, image)) {
-        Options alone = options;
-        alone.present.clear();
-        PlanData best = cyclic_plan(problem, image, budget, alone, bound_seconds);
-        choose_near(best, plans, options.present, lasting);
-        return best;
-    }
-    PlanData best = std::move(best_of(plans, lasting));
+    RingPlans plans = rings_for_link(problem, image, budget, options, bound_seconds, used, lasting);
+    const auto at = plans.alone.begin() + static_cast<std::ptrdiff_t>(best_of(plans.alone, lasting));
+    PlanData best = std::move(*at);
+    plans.alone.erase(at);
     if (chunks <= tuning::slots_most_chunks && chunks <= std::uint64_t{tuning::slots_step_chunks} * problem.steps()) {
         choose_slots(best, problem, image, budget, options, bound_seconds);
+    }
+    if (tells_of(options, image)) {
+        std::move(plans.near_presence.begin(), plans.near_presence.end(), std::back_inserter(plans.alone));
+        choose_near(best, plans.alone, options.present, lasting);
     }
     return best;
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,10 +69,19 @@ inline void keep_bounds(PlanData& data, const PlanData& bounds) {
     data.latency_floor_seconds = bounds.latency_floor_seconds;
 }
 
+// The image that memory is laid out by, where the problem does not say another one.
+inline std::optional<Image> present_image(const Problem& problem, const Options& options) {
+    if (options.present_offsets.empty() || !problem.image_offsets.empty()) { return std::nullopt; }
+    Problem given = problem;
+    given.image_offsets = options.present_offsets;
+    if (!validate(given)) { return std::nullopt; }
+    return lay_out(given, ImageOrder::given);
+}
+
 // `turn`: the problem is turned by so many steps.
 inline Result<PlanData> best_plan(const Problem& problem, const Options& options, std::uint32_t turn) {
     const std::uint64_t g = problem.chunk_bytes;
-    const std::vector<Image> images = candidate_images(problem);
+    std::vector<Image> images = candidate_images(problem);
     std::vector<FloorChunks> floors;
     floors.reserve(images.size());
     for (const Image& image : images) { floors.push_back(floor_chunks(image, problem.steps())); }
@@ -81,8 +91,17 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const std::uint64_t budget_bytes = problem.budget_bytes == 0 ? floor.chunks * g : problem.budget_bytes;
     const std::uint64_t budget = (std::min<std::uint64_t>)(budget_bytes / g, none - 1);
     if (budget < floor.chunks) { return below_floor(budget_bytes, floor, g); }
-    const auto deficit = [&](std::size_t k) {
-        return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(images[k].filled_chunks()) -
+    const auto is_present = [&](const std::vector<std::uint64_t>& offsets) {
+        return offsets == options.present_offsets;
+    };
+    if (auto present = present_image(problem, options);
+        present &&
+        std::none_of(images.begin(), images.end(), [&](const Image& image) { return is_present(image.offsets); })) {
+        floors.push_back(floor_chunks(*present, problem.steps()));
+        images.push_back(std::move(*present));
+    }
+    const auto deficit = [&](const Image& image) {
+        return (std::max<std::int64_t>)(0, static_cast<std::int64_t>(image.filled_chunks()) -
                                                static_cast<std::int64_t>(budget));
     };
     const PlanData bounds = bounds_at(problem, budget_bytes, options);
@@ -93,14 +112,16 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
     double best_of_calls = 0;  // what it takes if each call is one copy node
+    std::optional<PlanData>
+        displaced;  // the plan over the image that memory is laid out by, where another one is better
     std::vector<const Image*> planned;
     const auto is_found = [&] { return !planned.empty(); };
-    // The image that memory holds something of comes first: of plans that are as fast, it brings the least.
+    // The image that memory is laid out by comes first: of plans that are as fast, it brings the least.
     std::vector<std::size_t> in_order;
     in_order.reserve(images.size());
-    for (const bool is_present : {true, false}) {
+    for (const bool comes_first : {true, false}) {
         for (std::size_t k = 0; k < images.size(); ++k) {
-            if ((images[k].offsets == options.present_offsets) == is_present) { in_order.push_back(k); }
+            if (is_present(images[k].offsets) == comes_first) { in_order.push_back(k); }
         }
     }
     const auto consider = [&](const Image& image) {
@@ -113,6 +134,7 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         const double of_calls = data.predicted_seconds;
         count_nodes(data, problem, options);
         if (!is_found() || is_better(data, best)) {
+            if (is_found() && is_present(best.storage_offsets)) { displaced = std::move(best); }
             best = std::move(data);
             best_of_calls = of_calls;
         }
@@ -123,8 +145,16 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     const auto loses_to_nodes = [&] {
         return is_found() && may_save_nodes && best.predicted_seconds > best_of_calls * (1 + tuning::copy_nodes_loss);
     };
+    // Whether another image cannot save so much that all would be brought again.
+    const auto saves_little = [&](const Image& image) {
+        if (!is_found() || !is_present(best.storage_offsets)) { return false; }
+        const auto bytes =
+            static_cast<double>((deficit(*planned.front()) - deficit(image)) * static_cast<std::int64_t>(g));
+        return best.predicted_seconds <= least_seconds * (1 + tuning::other_image_gain) &&
+               bytes <= static_cast<double>(best.bytes_per_pass) * tuning::other_image_gain;
+    };
     for (const std::size_t k : in_order) {
-        if (budget < floors[k].chunks) { continue; }
+        if (budget < floors[k].chunks || saves_little(images[k])) { continue; }
         // The aligned and the fitted layouts pay near the floor, and where few storages are wide; the packed one where the gaps of the
         // grouped one matter; the one in the order of use where chunks are few, so that a chunk of small storages is much to hold.
         const ImageOrder order = images[k].order;
@@ -132,8 +162,8 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         const bool is_near = is_found() && best.predicted_seconds <= least_seconds * (1 + tuning::aligned_image_gain);
         const bool is_wide = is_short || static_cast<double>(budget) <=
                                              tuning::aligned_image_floors * static_cast<double>(floors[k].chunks);
-        const bool saves = static_cast<double>(deficit(0) - deficit(k)) >
-                           tuning::packed_image_saves(options.effort) * static_cast<double>(deficit(0));
+        const bool saves = static_cast<double>(deficit(images[0]) - deficit(images[k])) >
+                           tuning::packed_image_saves(options.effort) * static_cast<double>(deficit(images[0]));
         const bool is_worth = is_aligned                      ? !is_near && is_wide
                               : order == ImageOrder::sequence ? !is_near || saves
                               : order == ImageOrder::packed   ? saves
@@ -142,7 +172,12 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
     }
     if (loses_to_nodes() && problem.image_offsets.empty()) {
         const Image image = lay_out_as_sources(problem, options.source_offsets);
-        if (floor_chunks(image, problem.steps()).chunks <= budget) { consider(image); }
+        if (floor_chunks(image, problem.steps()).chunks <= budget && !saves_little(image)) { consider(image); }
+    }
+    if (displaced && displaced->predicted_seconds <= best.predicted_seconds * (1 + tuning::other_image_gain) &&
+        static_cast<double>(displaced->bytes_per_pass) <=
+            static_cast<double>(best.bytes_per_pass) * (1 + tuning::other_image_gain)) {
+        best = std::move(*displaced);
     }
     best.floor_bytes = floor.chunks * g;
     keep_bounds(best, bounds);

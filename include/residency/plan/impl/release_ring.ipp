@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,7 +31,7 @@ RESIDENCY_INLINE double ReleaseRing::evaluate(const ReleaseCandidate& candidate,
         built_ += problem_.steps();
         return least;
     }
-    if (!build(candidate, streamed)) { return RingCalls::impossible; }
+    if (!build(candidate, streamed, RingCalls::Keeps::times)) { return RingCalls::impossible; }
     return calls_.seconds(give_up, idle);
 }
 
@@ -49,13 +48,14 @@ RESIDENCY_INLINE double ReleaseRing::least_idle(const std::vector<std::uint32_t>
     return idle;
 }
 
-RESIDENCY_INLINE bool ReleaseRing::build(const ReleaseCandidate& candidate, std::uint64_t streamed) {
+RESIDENCY_INLINE bool ReleaseRing::build(const ReleaseCandidate& candidate, std::uint64_t streamed,
+                                         RingCalls::Keeps keeps) {
     built_ += problem_.steps();
     if (!problem_.fits(streamed - problem_.deficit())) { return false; }
     slots_ = static_cast<std::uint32_t>(streamed - problem_.deficit());
     choose_chunks(problem_, candidate.streamed_per_step, stream_);
     const std::uint32_t wide = wide_step(candidate.wider);
-    return wide != none && take_slots(wide, candidate.backward) && close() && make_calls(candidate.joins);
+    return wide != none && take_slots(wide, candidate.backward) && close() && make_calls(candidate.joins, keeps);
 }
 
 // A step that releases many slots and leaves none to the next one; so many others release more. None where there is no such step.
@@ -113,22 +113,26 @@ RESIDENCY_INLINE bool ReleaseRing::take_slots(std::uint32_t wide, bool backward)
 
 RESIDENCY_INLINE bool ReleaseRing::take_slots_of_run(std::uint32_t run, std::int32_t first, std::int32_t last,
                                                      bool backward) {
-    const std::size_t from = pieces_.size();
+    const std::uint32_t first_step = stream_[run].first, last_step = stream_[run].last;
     for (std::uint32_t left = stream_[run].chunks; left > 0;) {
         if (head_ == queue_.size() || queue_[head_].released >= first) { return false; }
         if (queue_[head_].released > reordered_) { reorder_released(backward); }
-        Slots& next = queue_[head_];
-        const std::uint32_t x = (std::min)(left, next.count);
-        const bool previous = next.step == none || next.step >= stream_[run].first;
-        pieces_.push_back({run, next.slot, x, next.step, previous, next.places, next.returns});
-        next.slot += x;
-        next.count -= x;
+        Slots taken = queue_[head_];
+        const std::uint32_t x = (std::min)(left, taken.count);
+        if (x == taken.count) {
+            ++head_;
+        } else {
+            queue_[head_].slot += x;
+            queue_[head_].count -= x;
+        }
         left -= x;
-        if (next.count == 0) { ++head_; }
-    }
-    for (std::size_t p = from; p < pieces_.size(); ++p) {
-        const Piece& piece = pieces_[p];
-        queue_.push_back({last, stream_[run].last, piece.slot, piece.count, piece.places, piece.returns});
+        const bool previous = taken.step == none || taken.step >= first_step;
+        pieces_.push_back({run, taken.slot, x, taken.step, previous});
+        // What it releases in turn: no step takes it before that.
+        taken.released = last;
+        taken.step = last_step;
+        taken.count = x;
+        queue_.push_back(taken);
         for (std::size_t at = queue_.size() - 1; at > head_ && queue_[at - 1].released > last; --at) {
             std::swap(queue_[at - 1], queue_[at]);
         }
@@ -204,48 +208,50 @@ RESIDENCY_INLINE bool ReleaseRing::close() {
 
 // In the order of the copy stream: by step, then by the release that they follow. They nearly are but for where the stream begins.
 RESIDENCY_INLINE void ReleaseRing::sort_pieces() {
-    order_.clear();
+    order_.resize(pieces_.size());
+    std::size_t count = 0;
     const auto add = [&](std::size_t from, std::size_t to) {
         for (std::size_t p = from; p < to; ++p) {
             const Piece& piece = pieces_[p];
-            const std::uint64_t key = std::uint64_t{stream_[piece.run].first} << 33U |
-                                      std::uint64_t{piece.previous ? 0U : 1U} << 32U | piece.wait;
-            std::size_t at = order_.size();
-            order_.push_back({});
-            const auto is_before = [&](const Order& x) {
-                const Piece& other = pieces_[x.piece];
-                return std::tie(key, piece.run, piece.slot) < std::tie(x.key, other.run, other.slot);
-            };
-            for (; at > 0 && is_before(order_[at - 1]); --at) { order_[at] = order_[at - 1]; }
-            order_[at] = {key, static_cast<std::uint32_t>(p)};
+            const Order next{std::uint64_t{stream_[piece.run].first} << 33U |
+                                 std::uint64_t{piece.previous ? 0U : 1U} << 32U | piece.wait,
+                             std::uint64_t{piece.run} << 32U | piece.slot, static_cast<std::uint32_t>(p)};
+            std::size_t at = count++;
+            for (; at > 0 && next < order_[at - 1]; --at) { order_[at] = order_[at - 1]; }
+            order_[at] = next;
         }
     };
     std::size_t begin = 0;
     while (begin < pieces_.size() && pieces_[begin].run >= pieces_[0].run) { ++begin; }
     add(begin, pieces_.size());
     add(0, begin);
-    sorted_.clear();
-    for (const Order& x : order_) { sorted_.push_back(pieces_[x.piece]); }
-    std::swap(pieces_, sorted_);
 }
 
 // Pieces of a step that follow the same release share a call, and those that the candidate joins. False where a piece would wait for a step
 // that needs it.
-RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& joins) {
+RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& joins, RingCalls::Keeps keeps) {
     sort_pieces();
-    calls_.clear();
+    calls_.clear(keeps);
     taken_.assign(stream_.size(), 0);
     std::uint32_t step = none, number = 0;  // of the call, in its step
-    for (const Piece& piece : pieces_) {
+    for (std::size_t k = 0; k < order_.size();) {
+        const Piece& piece = pieces_[order_[k].piece];
         const StreamedRun& run = stream_[piece.run];
-        const RingPiece next{run.chunk_begin + taken_[piece.run],
-                             piece.count,
-                             piece.slot,
-                             run.first,
-                             piece.wait,
-                             piece.previous,
-                             run.missing};
-        taken_[piece.run] += piece.count;
+        RingPiece next{run.chunk_begin + taken_[piece.run],
+                       piece.count,
+                       piece.slot,
+                       run.first,
+                       piece.wait,
+                       piece.previous,
+                       run.missing};
+        // What follows the same release in the same run takes the same time as one piece.
+        for (++k; keeps == RingCalls::Keeps::times && k < order_.size() && order_[k].key == order_[k - 1].key; ++k) {
+            const Piece& more = pieces_[order_[k].piece];
+            if (more.run != piece.run) { break; }
+            next.chunks += more.count;
+            ++built_;
+        }
+        taken_[piece.run] += next.chunks;
         if (!calls_.follows_same_release(next)) { number = run.first == step ? number + 1 : 0; }
         step = run.first;
         const bool is_joined = number < 8 && (joins[step] >> number & 1U) != 0;
@@ -255,7 +261,7 @@ RESIDENCY_INLINE bool ReleaseRing::make_calls(const std::vector<std::uint8_t>& j
 }
 
 RESIDENCY_INLINE RingAssignment ReleaseRing::assignment(const ReleaseCandidate& candidate) {
-    static_cast<void>(build(candidate, candidate.streamed()));
+    static_cast<void>(build(candidate, candidate.streamed(), RingCalls::Keeps::pieces));
     return calls_.assignment(slots_);
 }
 

@@ -87,8 +87,11 @@ RESIDENCY_INLINE bool ReleaseSearch::search_calls(const std::vector<std::uint32_
     return true;
 }
 
-RESIDENCY_INLINE void ReleaseSearch::approach(const Solution& found, double most_seconds) {
-    best_ = found;
+RESIDENCY_INLINE bool ReleaseSearch::approach(const Solution& found) {
+    const double most_seconds = found.seconds * (1 + tuning::refetch_loss);
+    best_.candidate = found.candidate;
+    best_.seconds = ring_.evaluate(best_.candidate, RingCalls::impossible);
+    if (best_.seconds > most_seconds) { return false; }
     const double per_load = 1 / (tuning::refetch_passes * problem_.chunks_per_second());
     double cost = best_.seconds + per_load * loads(best_.candidate);
     travel(
@@ -103,6 +106,7 @@ RESIDENCY_INLINE void ReleaseSearch::approach(const Solution& found, double most
         },
         [&] { return work(); });
     best_.seconds = ring_.evaluate(best_.candidate, RingCalls::impossible);
+    return true;
 }
 
 // Chunks that stay and that memory lacks.

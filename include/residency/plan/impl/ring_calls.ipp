@@ -19,13 +19,11 @@ RESIDENCY_INLINE bool RingCalls::add(const RingPiece& piece, Joins joins) {
     ++added_;
     std::vector<Timeline::Call>& calls = line_.calls;
     const double transfer = (piece.chunks - piece.missing) * seconds_per_chunk_;
-    bool goes_on = false, is_joined = false;
-    if (!pieces_.empty()) {
-        const RingPiece& last = pieces_.back().piece;
-        goes_on = last.chunk_begin + last.chunks == piece.chunk_begin;
-        is_joined = joins == Joins::always || (joins == Joins::if_possible && (goes_on || !captured_)) ||
-                    follows_same_release(piece);
-    }
+    const bool is_first = calls.empty();
+    const bool goes_on = !is_first && last_.chunk_begin + last_.chunks == piece.chunk_begin;
+    const bool is_joined =
+        !is_first && (joins == Joins::always || (joins == Joins::if_possible && (goes_on || !captured_)) ||
+                      follows_same_release(piece));
     if (!is_joined) {
         calls.push_back({latency_ + transfer, piece.needed_by, piece.wait_step, piece.wait_previous});
     } else {
@@ -40,7 +38,8 @@ RESIDENCY_INLINE bool RingCalls::add(const RingPiece& piece, Joins joins) {
         }
         call.seconds += transfer + (captured_ && !goes_on ? latency_ : 0);
     }
-    pieces_.push_back({piece, static_cast<std::uint32_t>(calls.size() - 1)});
+    last_ = piece;
+    if (keeps_ == Keeps::pieces) { pieces_.push_back({piece, static_cast<std::uint32_t>(calls.size() - 1)}); }
     return true;
 }
 

@@ -20,7 +20,7 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 RESIDENCY_INLINE double RingEvaluator::evaluate(const RingCandidate& candidate, double give_up) {
     choose_chunks(problem_, candidate.streamed_per_step, stream_);
     cut_stream(candidate);
-    return make_calls(candidate) ? calls_.seconds(give_up) : RingCalls::impossible;
+    return make_calls(candidate, RingCalls::Keeps::times) ? calls_.seconds(give_up) : RingCalls::impossible;
 }
 
 // Cuts the stream into the pieces of the candidate, each onto the first slots of its block.
@@ -55,11 +55,11 @@ RESIDENCY_INLINE void RingEvaluator::cut_stream(const RingCandidate& candidate) 
 }
 
 // A piece waits for the last reader of its block before it. False where that is a step that needs it.
-RESIDENCY_INLINE bool RingEvaluator::make_calls(const RingCandidate& candidate) {
+RESIDENCY_INLINE bool RingEvaluator::make_calls(const RingCandidate& candidate, RingCalls::Keeps keeps) {
     block_last_.assign(candidate.shape.blocks, none);
     block_is_old_.assign(candidate.shape.blocks, 1);
     for (const Use& use : uses_) { block_last_[use.block] = use.last; }
-    calls_.clear();
+    calls_.clear(keeps);
     call_begins_.assign(uses_.size(), 0);
     std::size_t at = 0;
     for (std::size_t p = 0; p < uses_.size(); ++p) {
@@ -101,7 +101,7 @@ RESIDENCY_INLINE std::uint64_t RingEvaluator::loads(const RingCandidate& candida
 RESIDENCY_INLINE RingAssignment RingEvaluator::assignment(const RingCandidate& candidate) {
     choose_chunks(problem_, candidate.streamed_per_step, stream_);
     cut_stream(candidate);
-    static_cast<void>(make_calls(candidate));
+    static_cast<void>(make_calls(candidate, RingCalls::Keeps::pieces));
     return calls_.assignment(candidate.shape.slots);
 }
 

@@ -115,7 +115,7 @@ RESIDENCY_INLINE void SlotSearch::change(Slots& slots, Random& random) const {
 // `give_up`: a lower bound.
 RESIDENCY_INLINE double SlotSearch::evaluate(const Slots& slots, double give_up) {
     built_ += tuning::evaluation_work + items_.size();
-    if (!take_slots(slots) || !make_calls(slots)) { return RingCalls::impossible; }
+    if (!take_slots(slots) || !make_calls(slots, RingCalls::Keeps::times)) { return RingCalls::impossible; }
     return calls_.seconds(give_up);
 }
 
@@ -152,8 +152,8 @@ RESIDENCY_INLINE bool SlotSearch::take_slots(const Slots& slots) {
 
 // Items of a step that follow the same release share a call, and those that are joined. False where a call would wait for a step that
 // needs it.
-RESIDENCY_INLINE bool SlotSearch::make_calls(const Slots& slots) {
-    calls_.clear();
+RESIDENCY_INLINE bool SlotSearch::make_calls(const Slots& slots, RingCalls::Keeps keeps) {
+    calls_.clear(keeps);
     for (const Streamed& one : stream_) {
         const Item& item = items_[one.item];
         const RingPiece piece{item.chunk, 1, slots.of[one.item], item.first, one.wait, one.previous, item.missing};
@@ -163,7 +163,7 @@ RESIDENCY_INLINE bool SlotSearch::make_calls(const Slots& slots) {
 }
 
 RESIDENCY_INLINE RingAssignment SlotSearch::assignment() {
-    static_cast<void>(take_slots(best_) && make_calls(best_));
+    static_cast<void>(take_slots(best_) && make_calls(best_, RingCalls::Keeps::pieces));
     RingAssignment out = calls_.assignment(0);
     std::vector<std::uint32_t> number(slots_, none);  // of the slots that several share
     for (std::uint32_t& slot : out.slots) {

@@ -39,23 +39,23 @@ RESIDENCY_INLINE bool TokenRing::Choice::operator<(const Choice& other) const no
            std::tie(other.seconds, other.slots, other.blocks, other.target, other.phase);
 }
 
-RESIDENCY_INLINE RingSolution TokenRing::search() {
+RESIDENCY_INLINE RingSolution TokenRing::search(double known_seconds) {
     best_ = {};
+    limit_seconds_ = 0;
     tried_.clear();
     done_.clear();
     most_work_ = work() + limits_.share_of((std::max)(tuning::ring_work_least(limits_.effort),
                                                       tuning::ring_work_per_step(limits_.effort) * problem_.steps()));
     const std::vector<Choice> seeds = coarse_grid();
     for (std::size_t k = 0; k < seeds.size() && k < tuning::descents(limits_.effort); ++k) { descend(seeds[k]); }
-    if (!best_.found) { return std::move(best_); }
+    if (!best_.found || best_.seconds > known_seconds * (1 + tuning::refine_from)) { return std::move(best_); }
     const Choice chosen = smallest_as_fast();
     best_.found = false;
     tried_.clear();
     std::vector<Choice> found;
     attempt(chosen, found);
     refine(limits_.share_of(tuning::refine_work(limits_.effort)));
-    RingSolution answer = std::move(best_);
-    return problem_.knows_presence() ? minimize_refetch(std::move(answer)) : answer;
+    return std::move(best_);
 }
 
 // Rings of many sizes with pieces of a few sizes, the fastest ones first.
@@ -254,29 +254,29 @@ RESIDENCY_INLINE bool TokenRing::is_better(const RingSolution& a, const RingSolu
     return x < y * (1 - tuning::refine_gain);
 }
 
-// Of the rings about as large as this one that are nearly as fast, the one found that costs least, its loads included.
-RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
-    answer.loads = evaluator_.loads(answer.ring);
+RESIDENCY_INLINE RingSolution TokenRing::approach(const RingSolution& found) {
+    best_ = {};
+    limit_seconds_ = found.seconds * (1 + tuning::refetch_loss);
+    static_cast<void>(consider(found.ring, RingCalls::impossible));
+    if (!best_.found) { return {}; }
     std::uint64_t there = 0, streamed_there = 0;
     for (const RingPart& part : problem_.parts()) {
         const std::uint32_t absent = problem_.absent(part.chunk_begin, part.chunk_end);
         there += part.chunks() - absent;
         streamed_there += problem_.nonresident(part.chunk_begin, part.chunk_end) - absent;
     }
-    const RingShape shape = answer.ring.shape;
+    const RingShape shape = best_.ring.shape;
     few_loads_ =
         (problem_.budget() > there ? problem_.budget() - there : 0) +
         static_cast<std::uint64_t>(static_cast<double>(problem_.deficit() + shape.slots) * tuning::refetch_few_share);
-    if (answer.loads <= few_loads_) { return answer; }
+    if (best_.loads <= few_loads_) { return std::move(best_); }
     const std::uint64_t most = (std::max)(tuning::refetch_work_least(limits_.effort),
                                           tuning::refetch_work_per_step(limits_.effort) * problem_.steps());
     most_work_ = work() + 2 * most;
-    limit_seconds_ = answer.seconds * (1 + tuning::refetch_loss);
-    const double good_seconds = answer.seconds * (1 + tuning::refetch_good_loss);
+    const double good_seconds = found.seconds * (1 + tuning::refetch_good_loss);
     const auto ends = [&] {
         return work() >= most_work_ || (best_.loads <= few_loads_ && best_.seconds <= good_seconds);
     };
-    best_ = std::move(answer);
     std::vector<RingSolution> slower;
     std::vector<double> target;
     RingCandidate candidate;
@@ -303,18 +303,17 @@ RESIDENCY_INLINE RingSolution TokenRing::minimize_refetch(RingSolution answer) {
     std::sort(slower.begin(), slower.end(),
               [](const RingSolution& a, const RingSolution& b) { return a.seconds < b.seconds; });
     slower.resize((std::min)(slower.size(), tuning::refetch_slower_rings));
-    RingSolution found = std::move(best_);
+    RingSolution nearest = std::move(best_);
     for (RingSolution& start : slower) {
-        if (start.loads >= found.loads) { continue; }
+        if (start.loads >= nearest.loads) { continue; }
         best_ = std::move(start);
         most_work_ = work() + most / 2;
         refine(most / 2);
-        if (is_better(best_, found)) { found = std::move(best_); }
+        if (is_better(best_, nearest)) { nearest = std::move(best_); }
     }
-    best_ = std::move(found);
+    best_ = std::move(nearest);
     most_work_ = work() + most;
     refine(most);
-    limit_seconds_ = 0;
     return std::move(best_);
 }
 

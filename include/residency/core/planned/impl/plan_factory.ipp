@@ -166,29 +166,14 @@ RESIDENCY_INLINE Result<plan::Plan> PlanFactory::make(const Catalog& catalog, st
     if (options.captured && storages_at_once_ == 0) {
         options.source_offsets = detail::source_offsets(catalog, problem);
     }
-    if (current_plan.plan != nullptr && current_plan.plan->is_cyclic()) {
+    if (current_plan.plan != nullptr) {
         options.present_offsets = current_plan.plan->data().storage_offsets;
-        options.present = current_plan.present;
+        if (current_plan.plan->is_cyclic()) { options.present = current_plan.present; }
     }
     if (current_plan.leased != no_storage) {
         return make_under_leases(catalog, std::move(problem), options, current_plan);
     }
-    auto best = plan::make_plan(problem, options);
-    if (!best || current_plan.plan == nullptr || !problem.image_offsets.empty() ||
-        best->data().storage_offsets == current_plan.plan->data().storage_offsets) {
-        return best;
-    }
-    // Keep the image as it is laid out if a plan for it is as good, within 2 %: chunks that are there need not be copied again. Or if it
-    // is faster: its neighbours may be neighbours in host memory, which saves copy nodes.
-    problem.image_offsets = current_plan.plan->data().storage_offsets;
-    const auto sizes = sizes_of(problem);
-    if (!sizes || sizes->floor_bytes > budget_bytes) { return best; }
-    auto same = plan::make_plan(problem, options);
-    if (!same) { return best; }
-    const bool is_as_good = same->bytes_per_pass() <= best->bytes_per_pass() + best->bytes_per_pass() / 50 &&
-                            same->predicted_seconds() <= best->predicted_seconds() * 1.02;
-    const bool is_faster = same->predicted_seconds() < best->predicted_seconds() * (1 - plan::tuning::copy_nodes_loss);
-    return is_as_good || is_faster ? same : best;
+    return plan::make_plan(problem, options);
 }
 
 RESIDENCY_INLINE Result<plan::Plan> PlanFactory::check_given(const Catalog& catalog, std::uint64_t budget_bytes) const {
