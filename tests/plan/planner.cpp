@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "residency/plan/planner.hpp"
 #include "residency/plan/bounds.hpp"
+#include "residency/plan/tuning.hpp"
 
 #include <doctest/doctest.h>
 
@@ -506,6 +507,44 @@ TEST_CASE("a plan that follows another one holds under any timing, is as fast, a
                     << ", least " << least);
     CHECK(streams > random_cases(60));
     CHECK(fresh_near - least <= (fresh_alone - least) / 2);
+}
+
+TEST_CASE("a plan that follows another one keeps its image, unless another one takes or brings 2 % less") {
+    constexpr double gain = 1 + plan::tuning::other_image_gain, slack = 1.002;  // searches of two calls differ
+    std::uint64_t kept = 0, left = 0;
+    for (std::uint64_t seed = 3001; seed < 3001 + random_cases(160); ++seed) {
+        CAPTURE(seed);
+        Dice dice{seed};
+        plan::Problem problem = random_problem(dice);
+        plan::Options options{.effort = plan::Effort::quick};
+        const auto floor = plan::make_plan(problem, options);
+        REQUIRE(floor.has_value());
+        const std::uint64_t all = std::max(floor->floor_bytes(), total_bytes(problem));
+        problem.budget_bytes = floor->floor_bytes() + (all - floor->floor_bytes()) * dice(30, 100) / 100;
+        const auto first = plan::make_plan(problem, options);
+        REQUIRE(first.has_value());
+        problem.budget_bytes = floor->floor_bytes() + (all - floor->floor_bytes()) * dice(0, 100) / 100;
+        const auto free = plan::make_plan(problem, options);
+        REQUIRE(free.has_value());
+        options.present_offsets = first->data().storage_offsets;
+        const auto next = plan::make_plan(problem, options);
+        REQUIRE(next.has_value());
+        CHECK(next->predicted_seconds() <= free->predicted_seconds() * gain * slack);
+        if (next->data().storage_offsets == options.present_offsets) {
+            ++kept;
+            continue;
+        }
+        ++left;
+        plan::Problem same_image = problem;
+        same_image.image_offsets = options.present_offsets;
+        const auto same = plan::make_plan(same_image, options);
+        CHECK(
+            (!same || same->predicted_seconds() * slack > next->predicted_seconds() * gain ||
+             static_cast<double>(same->bytes_per_pass()) * slack > static_cast<double>(next->bytes_per_pass()) * gain));
+    }
+    MESSAGE(kept << " keep their image, " << left << " do not");
+    CHECK(kept > random_cases(80));
+    CHECK(left > 0);
 }
 
 }  // namespace planner_test
