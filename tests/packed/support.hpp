@@ -3,6 +3,7 @@
 #pragma once
 
 #include <doctest/doctest.h>
+#include <algorithm>
 
 #include <chrono>
 #include <cstddef>
@@ -68,8 +69,21 @@ private:
     std::uint64_t bytes_;
 };
 
+/// The first 64 KiB are what `draw` makes of them, the rest pieces of these, for drawing takes long.
+template <class Draw>
+void fill(std::mt19937_64& random, std::span<std::byte> bytes, const Draw& draw) {
+    constexpr std::size_t drawn = 65536, unit = 8;
+    draw(bytes.first((std::min)(bytes.size(), drawn)));
+    for (std::size_t at = drawn; at < bytes.size();) {
+        const std::size_t from = random() % (drawn / unit / 2) * unit;
+        const std::size_t count = (std::min)(drawn - from, bytes.size() - at);
+        std::memcpy(bytes.data() + at, bytes.data() + from, count);
+        at += count;
+    }
+}
+
 /// The bytes of bf16 values of a normal distribution, as trained weights have them.
-inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes) {
+inline void draw_normal(std::mt19937_64& random, std::span<std::byte> bytes) {
     std::normal_distribution<float> normal{0.0F, 0.02F};
     for (std::size_t i = 0; i + 2 <= bytes.size(); i += 2) {
         const float value = normal(random);
@@ -81,7 +95,7 @@ inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes) {
 }
 
 /// The same of another type; of fp8, bytes with few exponents.
-inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes, const residency::DType& type) {
+inline void draw_normal(std::mt19937_64& random, std::span<std::byte> bytes, const residency::DType& type) {
     if (type == residency::dtype::f32) {
         std::normal_distribution<float> normal{0.0F, 0.02F};
         for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
@@ -95,8 +109,12 @@ inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes, con
             byte = static_cast<std::byte>(exponent << 3U | (random() & 0x87U));
         }
     } else {
-        fill_normal(random, bytes);
+        draw_normal(random, bytes);
     }
+}
+inline void fill_normal(std::mt19937_64& random, std::span<std::byte> bytes,
+                        const residency::DType& type = residency::dtype::bf16) {
+    fill(random, bytes, [&](std::span<std::byte> first) { draw_normal(random, first, type); });
 }
 
 /// Weights of bf16, one a storage. Some are noise, which does not get smaller, and some are of another type.
@@ -122,7 +140,9 @@ struct Model {
             const std::uint64_t size = specs[i].elements * 2;
             const auto own = memory->bytes().subspan(static_cast<std::size_t>(at), static_cast<std::size_t>(size));
             if (specs[i].is_noise) {
-                for (std::byte& byte : own) { byte = static_cast<std::byte>(random()); }
+                fill(random, own, [&](std::span<std::byte> first) {
+                    for (std::byte& byte : first) { byte = static_cast<std::byte>(random()); }
+                });
             } else {
                 fill_normal(random, own, specs[i].type);
             }
