@@ -101,7 +101,8 @@ void Experts::construct(Random& random, const Allow& allow) {
     options.choices = most_choices;
     options.pool.chunk_bytes = 4096;
     options.read_in_place = random() % 3 == 0 && !is_packed_;
-    allow(catalog_.total_bytes() * 2 + (std::uint64_t{1} << 17U));  // the smallest budget is not known before
+    allow(own_bytes_ + catalog_.total_bytes() * 2 +
+          (std::uint64_t{1} << 17U));  // the smallest budget is not known before
     auto made = Cache::try_create(device_, catalog_, experts_, options);
     if (!made) { return refused("a cache of experts", made.error()); }
     cache_.emplace(std::move(*made));
@@ -110,7 +111,7 @@ void Experts::construct(Random& random, const Allow& allow) {
 void Experts::set_budget(Random& random, const Allow& allow) {
     const ResolvedBudget before = cache_->budget();
     const std::uint64_t wanted = random() % (before.total_bytes + before.total_bytes / 8 + 1);
-    allow((std::max)(wanted, before.floor_bytes));
+    allow(own_bytes_ + (std::max)(wanted, before.floor_bytes));  // also where the change fails in the middle
     const auto changed = cache_->try_set_budget(Budget::bytes(wanted));
     if (changed) { return; }
     if (cache_->budget().bytes != before.bytes) { failed("a refused budget of experts is in force"); }
