@@ -471,6 +471,39 @@ TEST_CASE("routed: C19: a larger budget that fails anywhere leaves no slot that 
     }
 }
 
+TEST_CASE("routed: C19: a larger budget that fails, and can not be undone, leaves no slot without memory") {
+    using residency::simulation::CallKind;
+    int failed = 0;
+    for (const CallKind kind : {CallKind::synchronize_stream, CallKind::copy, CallKind::allocate_host,
+                                CallKind::deallocate_host, CallKind::any}) {
+        for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+            for (const char* const next : {"30%", "60%", "0"}) {
+                CAPTURE(static_cast<int>(kind));
+                CAPTURE(nth);
+                CAPTURE(next);
+                Fixture f{{12, 12}, 30'000};
+                const SimulatedServer<> server;
+                Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "30%", 4)};
+                for (std::uint64_t more = 0; more < 40; ++more) { f.gpu().fail(kind, nth + more); }
+                failed += cache.try_set_budget(Budget::parse("100%")).has_value() ? 0 : 1;
+                f.gpu().clear_failures();
+                must(cache.try_set_budget(Budget::parse(next)));
+                CHECK(must(cache.try_statistics()).held_bytes <= cache.budget().bytes);
+                std::mt19937 random{6};
+                for (int token = 0; token < 20; ++token) {
+                    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+                        const auto chosen = choose_some(random, 12, 4);
+                        f.choose(chosen);
+                        f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
+                    }
+                }
+                CHECK(f.wrong == 0);
+            }
+        }
+    }
+    CHECK(failed > 30);
+}
+
 TEST_CASE("routed: several guesses before a call count each; one that comes too late brings nothing") {
     Fixture f{{8, 8, 8}};
     const SimulatedServer<> server;

@@ -267,6 +267,7 @@ struct RoutedExperts<D, P>::State {
     bool owes_unpacking = false;      // what it has brought
     ResolvedBudget budget;
     std::uint32_t slots = 0;
+    std::uint32_t known_slots = 0;  // that the device may count on, whose memory is held: at least those
 
     /// What one group of a prefill copies.
     struct GroupCopies {
@@ -643,7 +644,7 @@ Status RoutedExperts<D, P>::State::open() {
     if (!held) { return held.error().in("for the tables of the experts"); }
     memory = *held;
     if (Status opened = pool.open(*device, experts * tables.slot_bytes); !opened) { return opened; }
-    slots = slots_in(budget.bytes);
+    slots = known_slots = slots_in(budget.bytes);
     if (Status taken = hold(slots); !taken) { return taken.error().in("for " + std::to_string(slots) + " experts"); }
 
     // The tables as they begin: written in pinned memory in the same layout, and copied.
@@ -939,17 +940,21 @@ Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
     auto resolved = wanted.try_resolve(context);
     if (!resolved) { return state.in_words(resolved.error()); }
     const std::uint32_t before = state.slots, after = state.slots_in(resolved->bytes);
-    if (after < before) {  // first no kernel finds what goes
+    if (after < state.known_slots) {  // first no kernel finds what goes
         if (Status left = state.drop_slots(after); !left) { return left.error(); }
-        state.slots = after;
+        state.slots = state.known_slots = after;
     }
     if (Status changed = state.hold(after); !changed) {
-        static_cast<void>(state.hold(state.slots).has_value());
+        static_cast<void>(state.hold(state.known_slots).has_value());
         return changed.error().in("for " + std::to_string(after) + " experts");
     }
-    if (after > before) {
-        if (Status told = state.set_slots(after); !told) {  // the device may know them already
-            if (state.drop_slots(before)) { static_cast<void>(state.hold(before).has_value()); }
+    if (after > state.slots) {
+        state.known_slots = after;
+        if (Status told = state.set_slots(after); !told) {
+            if (state.drop_slots(before)) {
+                state.known_slots = before;
+                static_cast<void>(state.hold(before).has_value());
+            }
             return told.error();
         }
         state.slots = after;
