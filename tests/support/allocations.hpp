@@ -11,7 +11,15 @@
 
 #include "tests/support/allocation_count.hpp"
 
-// Counts what a test program allocates. Include in one source file of a program: it replaces the global operator new.
+// Counts what a test program allocates. Include in one source file of a program: it replaces the global operator new. ThreadSanitizer has
+// one of its own, which cannot be replaced: nothing is counted with it.
+#if defined(__SANITIZE_THREAD__)
+#define RESIDENCY_TEST_KEEPS_NEW 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RESIDENCY_TEST_KEEPS_NEW 1
+#endif
+#endif
 
 namespace test {
 
@@ -35,9 +43,11 @@ inline void count_and_free(void* at) noexcept {
 
 }  // namespace test
 
+#ifndef RESIDENCY_TEST_KEEPS_NEW
 [[gnu::noinline]] void* operator new(std::size_t bytes) { return test::count_and_allocate(bytes); }
 [[gnu::noinline]] void* operator new[](std::size_t bytes) { return test::count_and_allocate(bytes); }
 [[gnu::noinline]] void operator delete(void* at) noexcept { test::count_and_free(at); }
 [[gnu::noinline]] void operator delete[](void* at) noexcept { test::count_and_free(at); }
 [[gnu::noinline]] void operator delete(void* at, std::size_t) noexcept { test::count_and_free(at); }
 [[gnu::noinline]] void operator delete[](void* at, std::size_t) noexcept { test::count_and_free(at); }
+#endif
