@@ -121,6 +121,20 @@ struct Sums {
     CudaDevice::Stream stream = must(device.create_stream());
 };
 
+/// A pass of all steps, or the graph of one, until it has ended.
+template <class Weights, class Graph, class Run>
+void one_pass(Weights& weights, Graph& graph, const Sums& sums, const Run& run, bool is_eager) {
+    sums.clear();
+    if (is_eager) {
+        auto pass = must(weights.try_begin(sums.stream));
+        run(pass);
+        must(pass.try_end());
+    } else {
+        must(graph.try_launch(sums.stream));
+    }
+    must(weights.try_drain());
+}
+
 }  // namespace
 
 TEST_CASE("conformance: peers") {
@@ -147,15 +161,7 @@ TEST_CASE("a planned model streams by two links, eager passes and graphs in turn
     auto graph = must(weights.try_capture(sums.stream, run));
     for (int turn = 0; turn < 12; ++turn) {
         CAPTURE(turn);
-        sums.clear();
-        if (turn % 4 < 2) {
-            auto pass = must(weights.try_begin(sums.stream));
-            run(pass);
-            must(pass.try_end());
-        } else {
-            must(graph.try_launch(sums.stream));
-        }
-        must(weights.try_drain());
+        one_pass(weights, graph, sums, run, turn % 4 < 2);
         CHECK(sums.all() == model.expected);
     }
     const auto links = weights.statistics().links;
@@ -203,15 +209,7 @@ TEST_CASE(
             CHECK(graph.is_stale());
             graph = must(weights.try_capture(sums.stream, run));
         }
-        sums.clear();
-        if (turn % 2 == 0) {
-            auto pass = must(weights.try_begin(sums.stream));
-            run(pass);
-            must(pass.try_end());
-        } else {
-            must(graph.try_launch(sums.stream));
-        }
-        must(weights.try_drain());
+        one_pass(weights, graph, sums, run, turn % 2 == 0);
         CHECK(sums.all() == expected);
     }
     CHECK(use().bytes_from_held > 0);

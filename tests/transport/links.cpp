@@ -70,18 +70,8 @@ TEST_CASE("a planned model streams by two links, in less time than by one, eager
 }
 
 TEST_CASE("Links keeps the contract of transports, with calls that several links bring") {
-    namespace conformance = residency::conformance;
     Host host;
-    conformance::TransportSuite<Device> suite{.runs = 3, .operations = 40, .target_bytes = 24 * mib};
-    suite.model = [](Device& on, std::uint32_t seed) {
-        const std::vector<packed_tests::Model::Spec> specs{{mib, true}, {mib / 2, true}, {2 * mib, true}, {100, true},
-                                                           {mib, true}, {0, true},       {mib / 3, true}};
-        const auto model = std::make_shared<packed_tests::Model>(on, specs, seed);
-        conformance::TransportModel result{model->raw, {}, model};
-        for (const auto& bytes : model->contents) { result.contents.emplace_back(bytes.begin(), bytes.end()); }
-        return result;
-    };
-    conformance::check_transport_policy<Links>(host.device, suite, [&host] {
+    residency::conformance::check_transport_policy<Links>(host.device, gpus_of_host::large_calls(), [&host] {
         Links::Config config;
         config.neighbours = {&host.neighbour};
         return std::make_unique<Links>(config);

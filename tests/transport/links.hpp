@@ -16,33 +16,25 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "residency/transport/links.hpp"
 #include "tests/packed/support.hpp"
+#include "tests/transport/gpus_of_host.hpp"
 
 namespace links_test {
 
+using gpus_of_host::Device;
+using gpus_of_host::mib;
+using gpus_of_host::named;
 using packed_tests::must;
 using residency::Budget;
 using residency::ErrorKind;
 using residency::Schedule;
 using residency::WeightId;
 using residency::simulation::CallKind;
-using Device = residency::SimulatedDevice;
 using Stream = Device::Stream;
 using Links = residency::transport::Links<Device>;
 using Two = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                  residency::pool::Virtual<Device>, Links>;
 using TwoPacked = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                        residency::pool::Packed<Device>, Links>;
-
-inline constexpr std::uint64_t mib = std::uint64_t{1} << 20;
-
-inline Device::Config named(const char* name) {
-    Device::Config config;
-    config.memory_bytes = 256 * mib;
-    config.allocation_granularity = 4096;
-    config.chunk_granularity = 4096;
-    config.name = name;
-    return config;
-}
 
 /// Two GPUs of a host, and weights of a few MiB each.
 struct Host {

@@ -175,20 +175,10 @@ public:
 }  // namespace
 
 TEST_CASE("Links keeps the contract of transports while neighbours hold parts of what it brings") {
-    namespace conformance = residency::conformance;
     Host host;
     Device third{named("the third GPU"), host.device};
-    conformance::TransportSuite<Device> suite{.runs = 3, .operations = 40, .target_bytes = 24 * mib};
-    suite.model = [](Device& on, std::uint32_t seed) {
-        const std::vector<packed_tests::Model::Spec> specs{{mib, true}, {mib / 2, true}, {2 * mib, true}, {100, true},
-                                                           {mib, true}, {0, true},       {mib / 3, true}};
-        const auto model = std::make_shared<packed_tests::Model>(on, specs, seed);
-        conformance::TransportModel result{model->raw, {}, model};
-        for (const auto& bytes : model->contents) { result.contents.emplace_back(bytes.begin(), bytes.end()); }
-        return result;
-    };
     const std::uint64_t read = host.device.statistics().bytes_from_peers;
-    conformance::check_transport_policy<Holding>(host.device, suite, [&] {
+    residency::conformance::check_transport_policy<Holding>(host.device, gpus_of_host::large_calls(), [&] {
         Links::Config config;
         config.neighbours = {&host.neighbour, &third};
         config.bounce_bytes = 0;  // all that comes from peers is held

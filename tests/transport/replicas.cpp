@@ -329,18 +329,8 @@ TEST_CASE("C32: replicas bring the new bytes of a source that was replaced, thou
 }
 
 TEST_CASE("Replicas keeps the contract of transports") {
-    namespace conformance = residency::conformance;
     Host host;
-    conformance::TransportSuite<Device> suite{.runs = 3, .operations = 40, .target_bytes = 24 * mib};
-    suite.model = [](Device& on, std::uint32_t seed) {
-        const std::vector<packed_tests::Model::Spec> specs{{mib, true}, {mib / 2, true}, {2 * mib, true}, {100, true},
-                                                           {mib, true}, {0, true},       {mib / 3, true}};
-        const auto model = std::make_shared<packed_tests::Model>(on, specs, seed);
-        conformance::TransportModel result{model->raw, {}, model};
-        for (const auto& bytes : model->contents) { result.contents.emplace_back(bytes.begin(), bytes.end()); }
-        return result;
-    };
-    conformance::check_transport_policy<Replicas>(*host.gpus[0], suite, [] {
+    residency::conformance::check_transport_policy<Replicas>(*host.gpus[0], gpus_of_host::large_calls(), [] {
         return std::make_unique<Replicas>(Replicas::Config{.group = std::make_shared<Group>()});
     });
     host.expect_no_reports();

@@ -18,9 +18,13 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "residency/transport/replicas.hpp"
 #include "tests/packed/support.hpp"
+#include "tests/transport/gpus_of_host.hpp"
 
 namespace replicas_test {
 
+using gpus_of_host::Device;
+using gpus_of_host::mib;
+using gpus_of_host::named;
 using packed_tests::must;
 using residency::Budget;
 using residency::Copy;
@@ -28,7 +32,6 @@ using residency::ErrorKind;
 using residency::Schedule;
 using residency::WeightId;
 using residency::simulation::CallKind;
-using Device = residency::SimulatedDevice;
 using Stream = Device::Stream;
 using Replicas = residency::transport::Replicas<Device>;
 using Group = residency::transport::ReplicaGroup<Device>;
@@ -37,17 +40,7 @@ using Weights = residency::Residency<residency::evict::Planned, residency::prefe
 using PackedWeights = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                            residency::pool::Packed<Device>, Replicas>;
 
-inline constexpr std::uint64_t mib = std::uint64_t{1} << 20;
 inline constexpr std::uint32_t layers = 16;
-
-inline Device::Config named(std::string name) {
-    Device::Config config;
-    config.memory_bytes = 512 * mib;
-    config.allocation_granularity = 4096;
-    config.chunk_granularity = 4096;
-    config.name = std::move(name);
-    return config;
-}
 
 /// GPUs of a host, and a model of which each may run a replica.
 struct Host {

@@ -174,8 +174,8 @@ public:
     /// address until try_resume(), and generation() changes. What kernels wrote to mutable weights is copied to pinned host memory.
     /// Meanwhile passes, captures, launches and other schedules are refused (wrong_state); another budget is for try_resume(). A planned
     /// composition has its addresses again after try_resume() with the same budget, and its captured passes stay valid, unless neighbours held
-    /// bytes for them (transport::Links); those of others become stale. With pool.stock the driver is not called (ModelGroup); what try_bring_asleep() brought is given back, too. Otherwise it does nothing
-    /// where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the device's own: if
+    /// bytes for them (transport::Links); those of others become stale. With pool.stock the driver is not called (ModelGroup); what
+    /// try_bring_asleep() brought is given back, too. Otherwise it does nothing where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the device's own: if
     /// is_suspended() then, memory is still held, and another call goes on.
     [[nodiscard]] Status try_suspend() { return session().report_if_failed(session().suspend()); }
     /// Blocks until what kernels wrote is on the device again; other weights come with the next pass. Plans nothing, unless the budget has

@@ -35,8 +35,7 @@ struct LinkUse {
     std::uint64_t held_bytes = 0;       ///< of the neighbour's memory, in which bytes of the model lie
     double held_bytes_per_second = 0;   ///< that copies bring from there, as measured or assumed
     std::uint64_t bytes_from_held = 0;  ///< that eager calls have enqueued from there; graphs are not counted
-    std::string
-        held_reason;  ///< why nothing is held, or less than the budget allows; empty: what makes passes faster is
+    std::string held_reason;            ///< why less is held than makes passes faster; empty: it is
 };
 
 /// Presets. `h200_measured` was measured (H200, PCIe 5 x16, CUDA 13). The other rates are what the standards leave for payload (about

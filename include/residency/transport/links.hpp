@@ -17,6 +17,7 @@
 #include "residency/device/link.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/transport/neighbour.hpp"
 #include "residency/transport/neighbour_memory.hpp"
 #include "residency/transport/pinned.hpp"
 #include "residency/transport/transport_policy.hpp"
@@ -137,7 +138,7 @@ public:
     /// Gives nothing back that the device may still use.
     void abandon() noexcept {
         memory_.abandon();
-        for (Path& path : paths_) { end_use(path); }
+        for (Path& path : paths_) { path.end_use(); }
         paths_.clear();
         is_due_.reset();
     }
@@ -174,20 +175,9 @@ private:
         bool is_used = false;                      // is_free was recorded
     };
     /// The way through one neighbour.
-    struct Path {
-        D* neighbour = nullptr;
-        std::byte* memory = nullptr;               // of the neighbour
-        std::optional<typename D::Stream> into;    // of the neighbour: from the host into the buffers
-        std::optional<typename D::Stream> onward;  // of the device: out of them
-        std::optional<typename D::Event> is_done;  // of the device
-        std::optional<typename D::Event> answers;  // of the neighbour, never recorded: asked whether it is well
+    struct Path : Neighbour<D> {  // its memory are the buffers; a rate of 0: as fast as the own link
         std::vector<Buffer> ring;
-        std::uint32_t next = 0;           // buffer
-        double bytes_per_second = 0;      // 0: as fast as the own link
-        std::uint64_t brought_bytes = 0;  // enqueued
-        bool is_open = false;
-        bool is_pending = false;  // bytes went through it since check_neighbours() found it well
-        std::string reason;       // why it is not used; empty: it is
+        std::uint32_t next = 0;  // buffer
     };
     /// Of copies that come out of memory and by links at the same time.
     struct Together {
@@ -223,19 +213,12 @@ private:
     /// Error: what is named as a neighbour is none.
     [[nodiscard]] Status check_config(const D& device) const;
     [[nodiscard]] Status open_path(Path& path);
-    /// The neighbour is not used any more, and may end.
-    static void end_use(Path& path) noexcept {
-        if (!std::exchange(path.is_open, false)) { return; }
-        if constexpr (requires { path.neighbour->users(); }) { path.neighbour->users().remove(); }
-    }
     /// Gives back what the path has; leaves it out for that reason.
     void close_path(Path& path, std::string reason) noexcept;
     /// Decides how many bytes of a call each path brings: parts_.
     void divide(std::uint64_t bytes);
     /// Enqueues the next bytes behind the cursor by a neighbour. On failure some of them may be under way.
     [[nodiscard]] Status send_by(Path& path, Cursor& cursor, std::uint64_t bytes);
-    /// What is on the path ends before later work of the stream. Blocks only where that cannot be enqueued.
-    [[nodiscard]] Status join(Path& path, typename D::Stream stream, bool is_captured);
     /// Leaves a path out that failed. Blocks until nothing is on its way into the buffers; what was lost there, status() says.
     void leave_out(Path& path, const Error& error);
     /// The next bytes of a call: appended to pieces_. With a buffer they go there, and from there onward_.
@@ -300,13 +283,12 @@ Status Links<D>::open(D& device, const Catalog& catalog) {
     for (D* const neighbour : config_.neighbours) {
         paths_.emplace_back();
         Path& path = paths_.back();
+        path.device = device_;
         path.neighbour = neighbour;
-        auto opened = open_path(path);
-        path.is_open = opened.has_value();
-        if (!opened) {
+        if (auto opened = open_path(path); opened) {
+            path.begin_use();
+        } else {
             close_path(path, opened.error().message());
-        } else if constexpr (requires { neighbour->users(); }) {
-            neighbour->users().add();
         }
     }
     parts_.resize(paths_.size());
@@ -319,31 +301,19 @@ Status Links<D>::open_path(Path& path) {
     if (buffer_bytes() < least_bytes) {
         return Error{ErrorKind::invalid_argument, "transport.bounce_bytes is too small: give at least 2 MiB"};
     }
+    if (auto opened = path.open(); !opened) { return opened; }
     D& neighbour = *path.neighbour;
-    if (auto enabled = device_->enable_peer(neighbour); !enabled) { return enabled; }
     auto memory = neighbour.allocate(buffer_bytes() * buffers);
     if (!memory) { return memory.error(); }
     path.memory = static_cast<std::byte*>(*memory);
-    const auto make_stream = [](D& on, std::optional<typename D::Stream>& stream) -> Status {
-        auto made = on.create_stream();
-        if (!made) { return made.error(); }
-        stream = *made;
-        return {};
-    };
-    const auto make_event = [](D& on, std::optional<typename D::Event>& event) -> Status {
-        auto made = on.create_event(Timing::off);
-        if (!made) { return made.error(); }
-        event = *made;
-        return {};
-    };
-    if (auto made = make_stream(neighbour, path.into); !made) { return made; }
-    if (auto made = make_stream(*device_, path.onward); !made) { return made; }
-    if (auto made = make_event(*device_, path.is_done); !made) { return made; }
-    if (auto made = make_event(neighbour, path.answers); !made) { return made; }
     path.ring.resize(buffers);
     for (Buffer& buffer : path.ring) {
-        if (auto made = make_event(neighbour, buffer.is_full); !made) { return made; }
-        if (auto made = make_event(*device_, buffer.is_free); !made) { return made; }
+        auto is_full = neighbour.create_event(Timing::off);
+        if (!is_full) { return is_full.error(); }
+        buffer.is_full = *is_full;
+        auto is_free = device_->create_event(Timing::off);
+        if (!is_free) { return is_free.error(); }
+        buffer.is_free = *is_free;
     }
     return {};
 }
@@ -351,20 +321,14 @@ Status Links<D>::open_path(Path& path) {
 template <PeerDevice D>
 void Links<D>::close_path(Path& path, std::string reason) noexcept {
     path.reason = std::move(reason);
-    const auto drop = [](Status status) { static_cast<void>(status.has_value()); };
-    if (path.into) { drop(path.neighbour->synchronize(*path.into)); }
-    if (path.onward) { drop(device_->synchronize(*path.onward)); }
+    path.close();
     for (Buffer& buffer : path.ring) {
-        if (buffer.is_full) { drop(path.neighbour->destroy_event(*buffer.is_full)); }
-        if (buffer.is_free) { drop(device_->destroy_event(*buffer.is_free)); }
+        if (buffer.is_full) { path.drop(path.neighbour->destroy_event(*buffer.is_full)); }
+        if (buffer.is_free) { path.drop(device_->destroy_event(*buffer.is_free)); }
     }
     path.ring.clear();
-    if (path.is_done) { drop(device_->destroy_event(*std::exchange(path.is_done, std::nullopt))); }
-    if (path.answers) { drop(path.neighbour->destroy_event(*std::exchange(path.answers, std::nullopt))); }
-    if (path.onward) { drop(device_->destroy_stream(*std::exchange(path.onward, std::nullopt))); }
-    if (path.into) { drop(path.neighbour->destroy_stream(*std::exchange(path.into, std::nullopt))); }
-    if (path.memory != nullptr) { drop(path.neighbour->deallocate(std::exchange(path.memory, nullptr))); }
-    end_use(path);
+    if (path.memory != nullptr) { path.drop(path.neighbour->deallocate(std::exchange(path.memory, nullptr))); }
+    path.end_use();
 }
 
 template <PeerDevice D>
@@ -460,7 +424,7 @@ Status Links<D>::send_by(Path& path, Cursor& cursor, std::uint64_t bytes) {
     // Large calls fill the link, but all wait for the last one's way out of its buffer.
     const std::uint64_t piece = std::clamp(bytes / buffers / granule * granule, least_bytes, buffer_bytes());
     D& neighbour = *path.neighbour;
-    if (auto waited = device_->wait(*path.onward, *is_due_); !waited) { return waited; }
+    if (auto waited = device_->wait(*path.out, *is_due_); !waited) { return waited; }
     if (was_captured_) {
         // A graph may have used the buffers since: what lies before this call does.
         if (auto waited = neighbour.wait(*path.into, *is_due_); !waited) { return waited; }
@@ -479,32 +443,18 @@ Status Links<D>::send_by(Path& path, Cursor& cursor, std::uint64_t bytes) {
         }
         if (auto copied = neighbour.copy(pieces_, *path.into); !copied) { return copied; }
         if (auto recorded = neighbour.record(*buffer.is_full, *path.into); !recorded) { return recorded; }
-        if (auto waited = device_->wait(*path.onward, *buffer.is_full); !waited) { return waited; }
-        if (auto copied = device_->copy(onward_, *path.onward); !copied) { return copied; }
-        if (auto recorded = device_->record(*buffer.is_free, *path.onward); !recorded) { return recorded; }
+        if (auto waited = device_->wait(*path.out, *buffer.is_full); !waited) { return waited; }
+        if (auto copied = device_->copy(onward_, *path.out); !copied) { return copied; }
+        if (auto recorded = device_->record(*buffer.is_free, *path.out); !recorded) { return recorded; }
         buffer.is_used = true;
     }
     return {};
 }
 
 template <PeerDevice D>
-Status Links<D>::join(Path& path, typename D::Stream stream, bool is_captured) {
-    const auto enqueue = [&] {
-        Status joined = device_->record(*path.is_done, *path.onward);
-        return joined ? device_->wait(stream, *path.is_done) : std::move(joined);
-    };
-    Status joined = enqueue();
-    if (joined) { return joined; }
-    if (is_captured) { return enqueue(); }  // a stream that is left in a capture ends it with an error
-    auto waited = device_->synchronize(*path.onward);
-    return waited ? std::move(joined) : std::move(waited);
-}
-
-template <PeerDevice D>
 void Links<D>::leave_out(Path& path, const Error& error) {
     path.reason = error.message();
-    const auto settled = path.neighbour->synchronize(*path.into);
-    // Where it is lost, the events of earlier calls are reached, whatever has become of their bytes.
+    const auto settled = path.settle();
     if (!settled && may_lose(path)) { failure_ = settled.error(); }
 }
 
@@ -514,7 +464,7 @@ Status Links<D>::status() const {
     if (auto held = memory_.status(); !held) { return held; }
     for (std::size_t i = 0; i < paths_.size(); ++i) {
         if (!uses(i) || !may_lose(paths_[i])) { continue; }
-        if (auto answer = paths_[i].neighbour->is_complete(*paths_[i].answers); !answer) { return answer.error(); }
+        if (auto answer = paths_[i].status(); !answer) { return answer; }
     }
     return {};
 }
@@ -524,7 +474,7 @@ void Links<D>::check_neighbours() {
     memory_.check();
     for (std::size_t i = 0; i < paths_.size(); ++i) {
         if (!uses(i)) { continue; }
-        const auto settled = paths_[i].neighbour->synchronize(*paths_[i].into);
+        const auto settled = paths_[i].settle();
         if (settled) {
             paths_[i].is_pending = false;
             continue;
@@ -582,7 +532,7 @@ Status Links<D>::copy(std::span<const Copy> copies, typename D::Stream stream) {
     }
     for (std::size_t i = 0; i < paths_.size(); ++i) {
         if (parts_[i] == 0) { continue; }
-        if (auto joined = join(paths_[i], stream, *captured); !joined && sent) { sent = std::move(joined); }
+        if (auto joined = paths_[i].join(stream, *captured); !joined && sent) { sent = std::move(joined); }
     }
     if (!sent || again_.empty()) { return sent; }
     for (const Copy& each : again_) { own_bytes_ += each.bytes; }

@@ -18,6 +18,7 @@
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/sort.hpp"
+#include "residency/transport/neighbour.hpp"
 #include "residency/transport/pinned.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -114,30 +115,19 @@ public:
     void close() noexcept;
     /// Gives nothing back that the device may still use.
     void abandon() noexcept {
-        for (Shelf& shelf : shelves_) { end_use(shelf); }
+        for (Shelf& shelf : shelves_) { shelf.end_use(); }
         shelves_.clear();
         pieces_.clear();
     }
 
 private:
     /// What one neighbour holds.
-    struct Shelf {
-        D* neighbour = nullptr;
+    struct Shelf : Neighbour<D> {
         std::uint64_t budget_bytes = 0;  // a multiple of what an allocation takes
         std::uint64_t room_bytes = 0;    // of these, that could be had
-        std::byte* memory = nullptr;
-        std::uint64_t held_bytes = 0;              // of memory
-        double bytes_per_second = 55e9;            // until it is measured
-        std::optional<typename D::Stream> into;    // of the neighbour: from the host into its memory
-        std::optional<typename D::Stream> out;     // of the device: out of it
-        std::optional<typename D::Event> is_done;  // of the device
-        std::optional<typename D::Event> answers;  // of the neighbour, never recorded: asked whether it is well
-        std::uint64_t brought_bytes = 0;           // enqueued
-        bool is_open = false;
+        std::uint64_t held_bytes = 0;    // of memory
         bool is_left_out = false;
-        bool is_pending = false;  // bytes were sent since check() found it well
-        std::string reason;       // why it holds nothing, or less than its budget allows
-        JoinedCopies copies;      // of the call being made
+        JoinedCopies copies;  // of the call being made
         std::vector<Fetch> fetches;
     };
     /// Bytes [begin, end) of a storage lie at `at_bytes` of a shelf.
@@ -159,11 +149,6 @@ private:
     static constexpr const char* nothing_planned = "no plan has said yet what to hold: planned compositions do";
 
     [[nodiscard]] Division divide(std::uint64_t bytes, const HostRate& host) const;
-    [[nodiscard]] Status open_shelf(Shelf& shelf);
-    static void end_use(Shelf& shelf) noexcept {
-        if (!std::exchange(shelf.is_open, false)) { return; }
-        if constexpr (requires { shelf.neighbour->users(); }) { shelf.neighbour->users().remove(); }
-    }
     void close_shelf(Shelf& shelf) noexcept;
     /// It holds nothing from now on.
     void leave_out(std::size_t i, const Error& error);
@@ -204,55 +189,32 @@ void NeighbourMemory<D>::open(D& device, const Catalog& catalog, Pinned<D>& host
     shelves_.resize(neighbours.size());
     for (std::size_t i = 0; i < neighbours.size(); ++i) {
         Shelf& shelf = shelves_[i];
+        shelf.device = device_;
         shelf.neighbour = neighbours[i];
+        shelf.bytes_per_second = 55e9;  // until it is measured
         if (i >= budgets.size() || budgets[i] == 0) { continue; }
         const std::uint64_t unit = shelf.neighbour->allocation_granularity();
         shelf.budget_bytes = shelf.room_bytes = budgets[i] / unit * unit;
         shelf.reason = nothing_planned;
         auto opened =
             shelf.budget_bytes > 0
-                ? open_shelf(shelf)
+                ? shelf.open()
                 : Status{Error{ErrorKind::invalid_argument,
                                "its budget is less than one allocation takes: " + std::to_string(unit) + " bytes"}};
-        shelf.is_open = opened.has_value();
-        if (!opened) {
+        if (opened) {
+            shelf.begin_use();
+        } else {
             close_shelf(shelf);
             shelf.reason = opened.error().message();
-        } else if constexpr (requires { shelf.neighbour->users(); }) {
-            shelf.neighbour->users().add();
         }
     }
 }
 
 template <PeerDevice D>
-Status NeighbourMemory<D>::open_shelf(Shelf& shelf) {
-    if (auto enabled = device_->enable_peer(*shelf.neighbour); !enabled) { return enabled; }
-    auto into = shelf.neighbour->create_stream();
-    if (!into) { return into.error(); }
-    shelf.into = *into;
-    auto out = device_->create_stream();
-    if (!out) { return out.error(); }
-    shelf.out = *out;
-    auto is_done = device_->create_event(Timing::off);
-    if (!is_done) { return is_done.error(); }
-    shelf.is_done = *is_done;
-    auto answers = shelf.neighbour->create_event(Timing::off);
-    if (!answers) { return answers.error(); }
-    shelf.answers = *answers;
-    return {};
-}
-
-template <PeerDevice D>
 void NeighbourMemory<D>::close_shelf(Shelf& shelf) noexcept {
-    const auto drop = [](Status status) { static_cast<void>(status.has_value()); };
-    if (shelf.into) { drop(shelf.neighbour->synchronize(*shelf.into)); }
-    if (shelf.out) { drop(device_->synchronize(*shelf.out)); }
-    if (shelf.is_done) { drop(device_->destroy_event(*std::exchange(shelf.is_done, std::nullopt))); }
-    if (shelf.answers) { drop(shelf.neighbour->destroy_event(*std::exchange(shelf.answers, std::nullopt))); }
-    if (shelf.out) { drop(device_->destroy_stream(*std::exchange(shelf.out, std::nullopt))); }
-    if (shelf.into) { drop(shelf.neighbour->destroy_stream(*std::exchange(shelf.into, std::nullopt))); }
-    drop(give_back(shelf));
-    end_use(shelf);
+    shelf.close();
+    shelf.drop(give_back(shelf));
+    shelf.end_use();
 }
 
 template <PeerDevice D>
@@ -445,9 +407,7 @@ void NeighbourMemory<D>::fill(const IsWanted& is_wanted) {
     }
     for (std::size_t i = 0; i < shelves_.size(); ++i) {
         if (!uses(i)) { continue; }
-        if (auto filled = shelves_[i].neighbour->synchronize(*shelves_[i].into); !filled) {
-            leave_out(i, filled.error());
-        }
+        if (auto filled = shelves_[i].settle(); !filled) { leave_out(i, filled.error()); }
     }
 }
 
@@ -478,8 +438,7 @@ void NeighbourMemory<D>::leave_out(std::size_t i, const Error& error) {
     shelf.reason = error.message();
     shelf.is_left_out = true;
     forget_pieces(i);
-    // Where it is lost, copies that were sent are over, whatever has become of their bytes.
-    const auto settled = shelf.neighbour->synchronize(*shelf.into);
+    const auto settled = shelf.settle();
     if (!settled && may_lose(shelf)) { failure_ = settled.error(); }
 }
 
@@ -548,15 +507,7 @@ Status NeighbourMemory<D>::join(typename D::Stream stream, bool is_captured) {
     Status result;
     for (Shelf& shelf : shelves_) {
         if (shelf.copies.copies().empty()) { continue; }
-        const auto enqueue = [&] {
-            Status joined = device_->record(*shelf.is_done, *shelf.out);
-            return joined ? device_->wait(stream, *shelf.is_done) : std::move(joined);
-        };
-        Status joined = enqueue();
-        if (!joined && is_captured) { joined = enqueue(); }  // a stream that is left in a capture ends it with an error
-        if (!joined && !is_captured) {
-            if (auto waited = device_->synchronize(*shelf.out); !waited) { joined = std::move(waited); }
-        }
+        auto joined = shelf.join(stream, is_captured);
         if (!joined && result) { result = std::move(joined); }
     }
     return result;
@@ -571,7 +522,7 @@ void NeighbourMemory<D>::open_sample(std::uint64_t bytes) {
         if (!uses(i) || shelf.held_bytes == 0) { continue; }
         // Device memory is read only after it was written.
         Status filled = shelf.neighbour->fill(shelf.memory, std::byte{0}, shelf.held_bytes, *shelf.into);
-        if (filled) { filled = shelf.neighbour->synchronize(*shelf.into); }
+        if (filled) { filled = shelf.settle(); }
         if (!filled) { leave_out(i, filled.error()); }
     }
 }
@@ -610,7 +561,7 @@ Status NeighbourMemory<D>::status() const {
     if (failure_) { return *failure_; }
     for (std::size_t i = 0; i < shelves_.size(); ++i) {
         if (!uses(i) || !may_lose(shelves_[i])) { continue; }
-        if (auto answer = shelves_[i].neighbour->is_complete(*shelves_[i].answers); !answer) { return answer.error(); }
+        if (auto answer = shelves_[i].status(); !answer) { return answer; }
     }
     return {};
 }
@@ -621,7 +572,7 @@ void NeighbourMemory<D>::check() {
         Shelf& shelf = shelves_[i];
         if (!uses(i)) { continue; }
         const bool is_over = device_->synchronize(*shelf.out).has_value();
-        if (auto settled = shelf.neighbour->synchronize(*shelf.into); !settled) {
+        if (auto settled = shelf.settle(); !settled) {
             leave_out(i, settled.error());
         } else if (is_over) {
             shelf.is_pending = false;

@@ -129,9 +129,8 @@ struct Statistics {
     /// The time per pass that no plan of copies beats; set for planned compositions.
     std::optional<std::chrono::nanoseconds> bound;
 
-    StallStatistics stalls;  ///< with Options::time_stalls
-    std::vector<LinkUse>
-        links;  ///< with transport::Links: the device's own, then those of its neighbours, and their memory
+    StallStatistics stalls;      ///< with Options::time_stalls
+    std::vector<LinkUse> links;  ///< with transport::Links: the device's own, then the neighbours' links and memory
     /// The lease of the last ended pass that was open over the most steps over which it should not be open. If a plan is in force, such a
     /// lease stops the copies whose memory it keeps, and all copies behind them.
     HeldLease held_lease;

@@ -138,9 +138,8 @@ public:
         std::vector<std::uint64_t>
             image_before;  ///< offsets of the storages while it was made; empty: there was no image
         plan::Plan plan;
-        std::shared_ptr<std::vector<StepRange>>
-            ranges;         ///< of a pass of the plan; empty: not known yet. Shared with who uses it
-        plan::Link link{};  ///< that it was made for
+        std::shared_ptr<std::vector<StepRange>> ranges;  ///< of a pass; empty: not known yet. Shared with who uses it
+        plan::Link link{};                               ///< that it was made for
     };
 
     /// The plan that would be made again, if it is known. `image`: offsets of the storages now; empty: there is no image. A plan of another

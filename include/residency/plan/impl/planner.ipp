@@ -111,9 +111,8 @@ inline Result<PlanData> best_plan(const Problem& problem, const Options& options
         (std::max)(bounds.bound_seconds, problem.cyclic ? latency_floor(problem, budget_bytes, latency) : 0.0);
     const bool is_short = problem.steps() <= tuning::short_schedule_steps;
     PlanData best;
-    double best_of_calls = 0;  // what it takes if each call is one copy node
-    std::optional<PlanData>
-        displaced;  // the plan over the image that memory is laid out by, where another one is better
+    double best_of_calls = 0;           // what it takes if each call is one copy node
+    std::optional<PlanData> displaced;  // over the image that memory is laid out by, where another one is better
     std::vector<const Image*> planned;
     const auto is_found = [&] { return !planned.empty(); };
     // The image that memory is laid out by comes first: of plans that are as fast, it brings the least.
