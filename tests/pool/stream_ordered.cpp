@@ -74,6 +74,36 @@ TEST_CASE(
     }
 }
 
+TEST_CASE("stream-ordered: where the device does not say what a pool holds, it is no more than it can hold") {
+    CheckedDevice device;
+    const Stream stream = must(device.create_stream());
+    std::vector<std::uint64_t> sizes(8, 4096);
+    const Requirements requirements{sizes, std::span{sizes}.first(1), 4096, 1};
+    StreamOrdered<Device> pool;
+    must(pool.open(device, requirements, 8 * 4096));
+    const auto is_known = [&] {
+        for (std::uint64_t nth = 1; nth <= 4; ++nth) { device.fail(residency::simulation::CallKind::held_bytes, nth); }
+        const std::uint64_t without_device = pool.held_bytes();
+        device.clear_failures();
+        return without_device == pool.held_bytes();
+    };
+    CHECK(is_known());
+    std::vector<residency::pool::Place> there;
+    for (int i = 0; i < 5; ++i) {
+        there.push_back({must(pool.allocate(4096, stream)), 4096, false});
+        CHECK(is_known());
+    }
+    // A smaller cap: the closed pool, and one that holds nothing yet.
+    must(pool.resize(2 * 4096, there));
+    CHECK(is_known());
+    for (const auto& place : there) { must(pool.deallocate(place.at, place.bytes, stream)); }
+    must(device.synchronize(stream));
+    must(pool.commit_resize());
+    CHECK(is_known());
+    must(pool.try_close());
+    must(device.destroy_stream(stream));
+}
+
 TEST_SUITE_END();
 
 }  // namespace stream_ordered_test

@@ -123,8 +123,9 @@ private:
         typename D::Pool handle{};
         std::uint64_t cap_bytes = 0;
         std::uint64_t requested_bytes = 0;
-        std::uint32_t number = 0;  // for life, unlike its index in pools_
-        bool is_closed = false;    // nothing more is allocated there
+        std::uint32_t number = 0;                   // for life, unlike its index in pools_
+        bool is_closed = false;                     // nothing more is allocated there
+        mutable std::uint64_t most_held_bytes = 0;  // as the device last said, and what was allocated since
     };
     struct Owner {
         const void* at = nullptr;  // an allocation
@@ -134,9 +135,10 @@ private:
     [[nodiscard]] bool has_closed() const noexcept { return std::ranges::any_of(pools_, &DriverPool::is_closed); }
     /// The sum of the caps of pools that are not closed.
     [[nodiscard]] std::uint64_t open_bytes() const noexcept;
+    /// At most, where the device does not say.
     [[nodiscard]] std::uint64_t held_by(const DriverPool& pool) const {
-        const auto held = device_->held_bytes(pool.handle);
-        return held ? *held : pool.cap_bytes;
+        if (const auto held = device_->held_bytes(pool.handle)) { pool.most_held_bytes = *held; }
+        return pool.most_held_bytes;
     }
     /// Whether an allocation keeps to the limit, wherever the driver puts it, beside what closed pools still hold.
     [[nodiscard]] bool may_grow(const DriverPool& pool, std::uint64_t bytes) const;
@@ -200,6 +202,8 @@ Result<void*> StreamOrdered<D>::allocate(std::uint64_t bytes, typename D::Stream
             return at.error();
         }
         pool.requested_bytes += taken;
+        pool.most_held_bytes =
+            (std::min)(pool.cap_bytes, pool.most_held_bytes + round_up(bytes, device_->pool_granularity()));
         requested_bytes_ += taken;
         if (tracks_owners_) { owners_.insert(owner_of(*at), {*at, pool.number}); }
         return *at;
@@ -324,7 +328,7 @@ template <Device D>
 Status StreamOrdered<D>::add_pool(std::uint64_t cap_bytes) {
     auto pool = device_->create_pool(cap_bytes);
     if (!pool) { return pool.error(); }
-    pools_.push_back({*pool, cap_bytes, 0, next_number_++, false});
+    pools_.push_back({*pool, cap_bytes, 0, next_number_++, false, 0});
     return {};
 }
 
