@@ -262,14 +262,16 @@ private:
         residency_lease** const to = how == '-' ? nullptr : &lease;
         if (how % 2 == 0) {
             const std::uint32_t step = number();
-            gave(residency_acquire_step(on, step, stream(), to), on, lease, before, given_leases_, leases_);
+            const residency_status status = residency_acquire_step(on, step, stream(), to);
+            gave(status, on, lease, before, given_leases_, leases_);
         } else {
             std::array<std::uint32_t, 4> ids{};
             const std::size_t count = next() % 5;
             for (std::size_t i = 0; i < count; ++i) { ids[i] = number(); }
             const bool is_null = next() == '-';
-            gave(residency_acquire_weights(on, is_null ? nullptr : ids.data(), count, stream(), to), on, lease, before,
-                 given_leases_, leases_);
+            const residency_status status =
+                residency_acquire_weights(on, is_null ? nullptr : ids.data(), count, stream(), to);
+            gave(status, on, lease, before, given_leases_, leases_);
         }
     }
 
@@ -411,8 +413,9 @@ private:
                 residency_model* const on = model();
                 std::uint64_t bytes = 0;
                 const char* line = nullptr;
-                const bool is_done = done(
-                    residency_get_budget(on, next() == '-' ? nullptr : &bytes, next() == '-' ? nullptr : &line), on);
+                std::uint64_t* const to = next() == '-' ? nullptr : &bytes;
+                const char** const as_text = next() == '-' ? nullptr : &line;
+                const bool is_done = done(residency_get_budget(on, to, as_text), on);
                 if (is_done && line != nullptr && std::strlen(line) == 0) {
                     fuzz_failed("a budget without a text", "");
                 }

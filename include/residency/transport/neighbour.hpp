@@ -23,11 +23,11 @@ struct Neighbour {
     std::optional<typename D::Stream> out;     ///< of the device: out of it
     std::optional<typename D::Event> is_done;  ///< of the device
     std::optional<typename D::Event> answers;  ///< of the neighbour, never recorded: asked whether it is well
-    double bytes_per_second = 0;
-    std::uint64_t brought_bytes = 0;  ///< enqueued
-    bool is_open = false;             ///< the neighbour counts it as a user
-    bool is_pending = false;          ///< bytes were sent since it was found well
-    std::string reason;               ///< why it is not used, or less than was asked for
+    double bytes_per_second = 0;               ///< of what comes through it, measured; 0: not yet
+    std::uint64_t brought_bytes = 0;           ///< enqueued
+    bool is_open = false;                      ///< the neighbour counts it as a user
+    bool is_pending = false;                   ///< bytes were sent since it was found well
+    std::string reason;                        ///< why it is not used, or less than was asked for
 
     /// May block. On failure close() gives back what is there.
     [[nodiscard]] Status open() {
@@ -76,6 +76,7 @@ struct Neighbour {
         auto answer = neighbour->is_complete(*answers);
         return answer ? Status{} : Status{answer.error()};
     }
+    /// For calls whose failure changes nothing any more.
     static void drop(Status status) noexcept { static_cast<void>(status.has_value()); }
 
 private:

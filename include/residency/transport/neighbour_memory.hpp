@@ -80,6 +80,7 @@ public:
 
     /// Divides a call: what neighbours hold, send() brings, rest() is to come from the host. False: all of it is to come from there.
     [[nodiscard]] bool split(std::span<const Fetch> fetches);
+    /// What the last split() left to the host.
     [[nodiscard]] std::span<const Fetch> rest() const noexcept { return rest_; }
     /// Enqueues what the last split() found, after `is_due`. What fails is left to again(), unless it is captured. Does not block.
     [[nodiscard]] Status send(typename D::Event is_due, bool is_captured);
@@ -93,6 +94,7 @@ public:
     /// As split(), for copies of anything: the first `share` of each comes out of the samples, by the rates of the neighbours, the rest is
     /// appended to `rest`.
     void split_sample(std::span<const Copy> copies, double share, std::vector<Copy>& rest);
+    /// Gives back what open_sample() took. Blocks.
     void close_sample() noexcept { static_cast<void>(release().has_value()); }
     /// The share of a call that comes out of memory where budgets do not matter.
     [[nodiscard]] double best_share(const HostRate& host) const noexcept {
@@ -102,6 +104,7 @@ public:
 
     /// The first loss of bytes on their way since take_failure().
     [[nodiscard]] Status status() const;
+    /// Whether bytes on their way were lost since the last call.
     [[nodiscard]] bool take_failure() noexcept { return std::exchange(failure_, std::nullopt).has_value(); }
     /// Leaves neighbours out that are lost. Blocks until nothing that was sent is on its way.
     void check();
