@@ -61,6 +61,8 @@ PROGRAMS = {
     "unit tests of pool": unit_tests("pool"),
     "unit tests of transport": unit_tests("transport"),
     "unit tests of plan": unit_tests("plan", "-O1"),
+    **{f"unit tests of {folder}": unit_tests(folder) for folder in ("broker", "budget", "evict", "host", "prefetch", "routed")},
+    **{f"unit tests of {folder}": unit_tests(folder, "-O1") for folder in ("codec", "packed")},
 }
 # The folders whose headers get mutants, and the programs that cover them. A program that does not come by a mutant is not run for
 # it, and one that no mutant is left for is not built.
@@ -69,6 +71,9 @@ FOLDERS = {
     "pool": ("planned", "online", "graphs", "unit tests of pool", "unit tests of core"),
     "transport": ("planned", "online", "staged", "unit tests of transport"),
     "plan": ("plan", "unit tests of plan"),
+    "evict": ("online", "unit tests of evict"),
+    "prefetch": ("online", "unit tests of prefetch"),
+    **{folder: (f"unit tests of {folder}",) for folder in ("broker", "budget", "codec", "host", "packed", "routed")},
 }
 COMPILE = ("-std=c++20", "-O1", "-w", "-DRESIDENCY_TEST_COMPOSITIONS_HERE", f'-DRESIDENCY_FIXTURES_DIR="{ROOT}/tests/fixtures"',
            f"-I{ROOT}", "-include", str(HERE / "switch.hpp"))
