@@ -39,14 +39,23 @@ struct OnHost {
         t.state = &state;
         t.mistake = &mistake;
     }
-    void serve(std::uint32_t layer, const std::vector<std::int32_t>& chosen) {
-        const residency::routed::Call call{layer,
-                                           static_cast<std::uint32_t>(chosen.size()),
-                                           residency::routed::ChoiceType::i32,
-                                           chosen.data(),
-                                           addresses.data(),
-                                           slots_out.data()};
-        residency::routed::Decision<P, residency::routed::OneThread>{one, scratch, t, call, false}.make();
+    void serve(std::uint32_t layer, const std::vector<std::int32_t>& chosen) { decide(layer, chosen, false); }
+    /// What is guessed for a layer, after the last one that was served. All of what is listed comes.
+    void guess(std::uint32_t layer, const std::vector<std::int32_t>& chosen) {
+        decide(layer, chosen, true);
+        for (std::uint32_t i = 0; i < state.guess_fills; ++i) {
+            state.guess_next += guess_fills[i].pieces - guess_fills[i].first_piece;
+        }
+    }
+    void decide(std::uint32_t layer, const std::vector<std::int32_t>& chosen, bool is_guess) {
+        residency::routed::Call call{layer,
+                                     static_cast<std::uint32_t>(chosen.size()),
+                                     residency::routed::ChoiceType::i32,
+                                     chosen.data(),
+                                     addresses.data(),
+                                     slots_out.data()};
+        if (is_guess) { call.after = state.layer; }
+        residency::routed::Decision<P, residency::routed::OneThread>{one, scratch, t, call, is_guess}.make();
     }
     [[nodiscard]] bool has(std::uint32_t expert) const { return slot_of[expert] != residency::routed::none; }
 

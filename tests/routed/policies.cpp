@@ -121,4 +121,62 @@ TEST_CASE("routed: the policies of kernels decide as those of the host do") {
     }
 }
 
+TEST_CASE("routed: what would leave before all that is there gets no slot: read in place, or guessed") {
+    // Experts 0 and 1 of the first layer have the two slots, and were chosen twice.
+    const auto filled = [](auto& cache) {
+        for (int i = 0; i < 2; ++i) { cache.serve(0, {0, 1}); }
+        REQUIRE(cache.has(0));
+        REQUIRE(cache.has(1));
+    };
+    SUBCASE("what has to be stored takes the slot of the first one to leave") {
+        OnHost<r::Lfu> cache{equal_layers(2, 8), 2, 1000};
+        filled(cache);
+        cache.serve(0, {2});
+        CHECK(cache.has(2));
+        CHECK(cache.state.counters.in_place == 0);
+    }
+    SUBCASE("read in place") {
+        OnHost<r::Lfu> cache{equal_layers(2, 8), 2, 1000};
+        cache.t.reads_in_place = true;
+        filled(cache);
+        cache.serve(0, {2});
+        CHECK_FALSE(cache.has(2));
+        CHECK(cache.slots_out[0] == -1);
+        CHECK(cache.state.counters.in_place == 1);
+        CHECK(cache.state.counters.in_place_bytes == 1000);
+        CHECK(cache.state.fills == 0);
+    }
+    SUBCASE("read in place, but the last one to leave") {
+        OnHost<r::Lru> cache{equal_layers(2, 8), 2, 1000};
+        cache.t.reads_in_place = true;
+        filled(cache);
+        cache.serve(0, {2});
+        CHECK(cache.has(2));
+        CHECK_FALSE(cache.has(0));
+        CHECK(cache.state.counters.in_place == 0);
+    }
+    SUBCASE("a guess") {
+        OnHost<r::Lfu> cache{equal_layers(2, 8), 2, 1000};
+        filled(cache);
+        cache.serve(0, {1});  // what it reads is never taken
+        cache.guess(1, {3});
+        CHECK_FALSE(cache.has(8 + 3));
+        CHECK(cache.state.counters.guesses == 0);
+        cache.serve(1, {3});
+        CHECK(cache.state.counters.misses == 3);  // and now it takes a slot
+        CHECK(cache.state.counters.guess_bytes == 0);
+    }
+    SUBCASE("a guess, but the last one to leave") {
+        OnHost<r::Lru> cache{equal_layers(2, 8), 2, 1000};
+        filled(cache);
+        cache.serve(0, {1});
+        cache.guess(1, {3});
+        CHECK(cache.has(8 + 3));
+        CHECK_FALSE(cache.has(0));
+        cache.serve(1, {3});
+        CHECK(cache.state.counters.guess_hits == 1);
+        CHECK(cache.state.counters.guess_bytes == 1000);
+    }
+}
+
 }  // namespace policies_test
