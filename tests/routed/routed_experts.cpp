@@ -598,10 +598,10 @@ TEST_CASE("routed: a broker shares a total with it") {
     Fixture f{{16, 16}};
     const SimulatedServer<> server;
     BudgetBroker broker{{.total_bytes = 12U << 20U}};
-    Cache<ExpectedUse> sizes{f.gpu(), f.catalog, f.experts, options(server, "0", 4)};
-    auto client = broker.add_model(
-        {.name = "experts", .floor_bytes = sizes.budget().floor_bytes, .wanted_bytes = sizes.budget().total_bytes});
     auto given = options(server, "0", 4);
+    const auto sizes = Cache<ExpectedUse>::resolve_budget(f.gpu(), f.catalog, f.experts, given);
+    auto client =
+        broker.add_model({.name = "experts", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
     given.budget = client.budget();
     Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, given};
     auto memory = broker.add_memory({.name = "KV cache", .priority = 1});

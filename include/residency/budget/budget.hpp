@@ -69,7 +69,7 @@ enum class BudgetAdjustment : std::uint8_t {
 
 /// A budget in bytes, and how it came about.
 struct ResolvedBudget {
-    std::uint64_t bytes = 0;        ///< the cap, a multiple of the granularity
+    std::uint64_t bytes = 0;        ///< the cap, a multiple of BudgetContext::granularity_bytes
     std::uint64_t asked_bytes = 0;  ///< before rounding and adjustment
     std::uint64_t floor_bytes = 0;  ///< rounded up to the granularity
     std::uint64_t total_bytes = 0;  ///< that everything takes, rounded up to the granularity; at least the floor

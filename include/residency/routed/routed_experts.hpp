@@ -117,8 +117,7 @@ struct Statistics {
 /// Packed experts (PackedHostSource, such as packed::pack() makes) travel packed, and are unpacked into their slots in front of what follows a
 /// call: slots hold raw bytes. They need room for the packed bytes of one call beside the slots.
 ///
-/// Addresses and captured graphs stay valid as long as it lives, also over try_set_budget(). Where a call has more different experts than
-/// there are slots, kernels read the rest in pinned host memory.
+/// Addresses and captured graphs stay valid as long as it lives, also over try_set_budget().
 template <VirtualMemoryDevice D, Policy P = ExpectedUse>
 class RoutedExperts {
 public:
@@ -143,10 +142,22 @@ public:
     [[nodiscard]] static Result<RoutedExperts> try_create(D& device, Catalog catalog,
                                                           const std::vector<std::vector<WeightId>>& experts,
                                                           Options options);
+    /// The budget that try_create would resolve to, with the floor and the total: what a broker asks before there is anything. Allocates
+    /// nothing on the device, and needs no Options::server. Errors: as of try_create.
+    [[nodiscard]] static Result<ResolvedBudget> try_resolve_budget(D& device, Catalog catalog,
+                                                                   const std::vector<std::vector<WeightId>>& experts,
+                                                                   Options options);
 #if RESIDENCY_EXCEPTIONS
-    /// As try_create(), but throws Exception.
+    /// As the functions above, but throw Exception.
+    /// @{
     RoutedExperts(D& device, Catalog catalog, const std::vector<std::vector<WeightId>>& experts, Options options)
         : RoutedExperts{unwrap(try_create(device, std::move(catalog), experts, std::move(options)))} {}
+    [[nodiscard]] static ResolvedBudget resolve_budget(D& device, Catalog catalog,
+                                                       const std::vector<std::vector<WeightId>>& experts,
+                                                       Options options) {
+        return unwrap(try_resolve_budget(device, std::move(catalog), experts, std::move(options)));
+    }
+    /// @}
 #endif
     /// The source is empty afterwards.
     /// @{
@@ -254,8 +265,10 @@ struct RoutedExperts<D, P>::State {
     std::vector<Part> parts;      // of packed ones
     pool::Virtual<D> pool;
     void* memory = nullptr;  // the tables, and the staging area behind them
-    std::uint64_t memory_bytes = 0;
-    Mistake* mistake = nullptr;  // in pinned host memory
+    std::uint64_t table_bytes = 0;
+    std::uint64_t taken_bytes = 0;   // with the staging area
+    std::uint64_t memory_bytes = 0;  // as the device rounds it
+    Mistake* mistake = nullptr;      // in pinned host memory
     const std::byte** addresses = nullptr;
     std::int32_t* slots_of_choices = nullptr;
     typename D::Stream side{};  // of guesses
@@ -399,6 +412,8 @@ struct RoutedExperts<D, P>::State {
         tables.staged_bytes =
             (std::max)(tables.staged_bytes, pool::round_up(source.bytes, codec::packed_alignment_bytes));
     }
+    /// What there is to hold, and the budget. Allocates nothing on the device.
+    [[nodiscard]] Status read(Catalog of, const std::vector<std::vector<WeightId>>& ids);
     [[nodiscard]] Status open();
     /// Lays the tables out, from `at` on; null: only counts. The number of bytes.
     [[nodiscard]] std::uint64_t lay_out(std::byte* at);
@@ -472,56 +487,81 @@ BudgetContext RoutedExperts<D, P>::State::context(BudgetKind kind) const {
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::try_create(D& device, Catalog catalog, const std::vector<std::vector<WeightId>>& experts,
                                      Options options) -> Result<RoutedExperts> {
-    const auto refused = [](std::string message) { return Error{ErrorKind::invalid_argument, std::move(message)}; };
     if (options.server == nullptr) {
-        return refused(
-            "RoutedExperts needs Options::server: a CudaServer (residency/routed/cuda_server.cuh), made in a "
-            "file that nvcc compiles");
+        return Error{ErrorKind::invalid_argument,
+                     "RoutedExperts needs Options::server: a CudaServer (residency/routed/cuda_server.cuh), made in a "
+                     "file that nvcc compiles"};
     }
+    std::unique_ptr<State, End> state{new State{device, std::move(options)}};
+    if (Status read = state->read(std::move(catalog), experts); !read) { return read.error(); }
+    if (Status opened = state->open(); !opened) { return opened.error(); }
+    return RoutedExperts{std::move(state)};
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Result<ResolvedBudget> RoutedExperts<D, P>::try_resolve_budget(D& device, Catalog catalog,
+                                                               const std::vector<std::vector<WeightId>>& experts,
+                                                               Options options) {
+    State state{device, std::move(options)};
+    if (Status read = state.read(std::move(catalog), experts); !read) { return read.error(); }
+    return std::move(state.budget);
+}
+
+template <VirtualMemoryDevice D, Policy P>
+Status RoutedExperts<D, P>::State::read(Catalog of, const std::vector<std::vector<WeightId>>& ids) {
+    const auto refused = [](std::string message) { return Error{ErrorKind::invalid_argument, std::move(message)}; };
     if (options.choices == 0 || options.choices > most_choices) {
         return refused("Options::choices is " + std::to_string(options.choices) +
                        ": give the experts per token times the tokens of one call, 1 to " +
                        std::to_string(most_choices));
     }
-    if (experts.empty()) { return refused("RoutedExperts needs the experts of at least one layer"); }
-    std::unique_ptr<State, End> state{new State{device, std::move(options)}};
-    std::vector<bool> is_taken(catalog.storages().size());
-    state->first_expert.push_back(0);
-    for (std::size_t layer = 0; layer < experts.size(); ++layer) {
+    if (ids.empty()) { return refused("RoutedExperts needs the experts of at least one layer"); }
+    std::vector<bool> is_taken(of.storages().size());
+    first_expert.push_back(0);
+    for (std::size_t layer = 0; layer < ids.size(); ++layer) {
         const auto where = [&](std::size_t expert) {
             return "layer " + std::to_string(layer) + ", expert " + std::to_string(expert);
         };
-        if (experts[layer].empty() || experts[layer].size() > most_experts) {
-            return refused("layer " + std::to_string(layer) + " has " + std::to_string(experts[layer].size()) +
+        if (ids[layer].empty() || ids[layer].size() > most_experts) {
+            return refused("layer " + std::to_string(layer) + " has " + std::to_string(ids[layer].size()) +
                            " experts: give 1 to " + std::to_string(most_experts));
         }
-        for (std::size_t i = 0; i < experts[layer].size(); ++i) {
-            const WeightId id = experts[layer][i];
-            if (index(id) >= catalog.weights().size()) {
+        for (std::size_t i = 0; i < ids[layer].size(); ++i) {
+            const WeightId id = ids[layer][i];
+            if (index(id) >= of.weights().size()) {
                 return refused(where(i) + ": the catalog has no weight " + std::to_string(index(id)));
             }
-            const StorageId storage_id = catalog.storage_of(id);
-            const Storage& storage = catalog.storage(storage_id);
+            const StorageId storage_id = of.storage_of(id);
+            const Storage& storage = of.storage(storage_id);
             if (is_taken[index(storage_id)]) {
                 return refused(
-                    where(i) + ": " + catalog.describe(storage_id) +
+                    where(i) + ": " + of.describe(storage_id) +
                     " is another expert, too: what is chosen alone is a storage of its own (CatalogBuilder::split)");
             }
             is_taken[index(storage_id)] = true;
             if (storage.is_mutable || storage.bytes == 0) {
                 return refused(
-                    where(i) + ": " + catalog.describe(storage_id) +
+                    where(i) + ": " + of.describe(storage_id) +
                     (storage.bytes == 0 ? " has no bytes" : " is written by kernels, and what leaves would be lost"));
             }
-            auto source = state->source_of(catalog, storage_id, where(i) + ": " + catalog.describe(storage_id));
+            auto source = source_of(of, storage_id, where(i) + ": " + of.describe(storage_id));
             if (!source) { return source.error(); }
-            state->add(*source, storage.bytes);
+            add(*source, storage.bytes);
         }
-        state->first_expert.push_back(static_cast<std::uint32_t>(state->sources.size()));
+        first_expert.push_back(static_cast<std::uint32_t>(sources.size()));
     }
-    state->catalog = std::move(catalog);
-    if (Status opened = state->open(); !opened) { return opened.error(); }
-    return RoutedExperts{std::move(state)};
+    catalog = std::move(of);
+    experts = static_cast<std::uint32_t>(sources.size());
+    tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
+    tables.reads_in_place = options.read_in_place;
+    table_bytes = pool::round_up(lay_out(nullptr), codec::packed_alignment_bytes);
+    taken_bytes = table_bytes + staged() * tables.staged_bytes;
+    memory_bytes = pool::round_up(taken_bytes, device->allocation_granularity());
+    const BudgetSources stated{options.budget, options.stored_budget, Budget::automatic()};
+    auto resolved = stated.try_resolve(context(stated.winner().first.kind()));
+    if (!resolved) { return in_words(resolved.error()); }
+    budget = std::move(*resolved);
+    return {};
 }
 
 template <VirtualMemoryDevice D, Policy P>
@@ -614,17 +654,6 @@ template <VirtualMemoryDevice D, Policy P>
 Status RoutedExperts<D, P>::State::open() {
     auto numbers = P::numbers(options.evictor);
     if (!numbers) { return numbers.error(); }
-    experts = static_cast<std::uint32_t>(sources.size());
-    tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
-    tables.reads_in_place = options.read_in_place;
-    const std::uint64_t table_bytes = pool::round_up(lay_out(nullptr), codec::packed_alignment_bytes);
-    const std::uint64_t taken_bytes = table_bytes + staged() * tables.staged_bytes;
-    memory_bytes = pool::round_up(taken_bytes, device->allocation_granularity());
-    const BudgetSources stated{options.budget, options.stored_budget, Budget::automatic()};
-    auto resolved = stated.try_resolve(context(stated.winner().first.kind()));
-    if (!resolved) { return in_words(resolved.error()); }
-    budget = std::move(*resolved);
-
     auto stream = device->create_stream();
     if (!stream) { return stream.error(); }
     side = *stream;
