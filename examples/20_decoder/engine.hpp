@@ -195,7 +195,8 @@ private:
         result.is_graph = way != eager;
         if (!result.is_graph) {
             if (record) { backend_.recorded().begin(*weights_); }
-            auto pass = weights_->begin(backend_.stream());
+            auto pass = weights_->begin(backend_.stream());  // may plan again, and map
+            static_cast<void>(backend_.rank().least(way));
             run(pass, count);
             pass.end();
             return;
