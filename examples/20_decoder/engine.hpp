@@ -187,7 +187,7 @@ private:
     void run(typename Weights::Pass& pass, std::uint32_t tokens) {
         forward(backend_, model_, weights_->schedule(), pass, batch(tokens), work_.activations);
     }
-    /// The pass, the same way on all GPUs that run the model. They begin when all are here: nobody maps or frees memory meanwhile.
+    /// The pass, the same way on all GPUs that run the model. They launch when all have begun: nobody maps or frees memory meanwhile.
     void enqueue(std::uint32_t count, bool may_be_graph, bool record, Step& result) {
         enum Way : std::uint8_t { eager, capture, launch };
         const bool is_captured = graph_ && !graph_->is_stale();
@@ -195,7 +195,8 @@ private:
         result.is_graph = way != eager;
         if (!result.is_graph) {
             if (record) { backend_.recorded().begin(*weights_); }
-            auto pass = weights_->begin(backend_.stream());
+            auto pass = weights_->begin(backend_.stream());  // may plan again, and map
+            static_cast<void>(backend_.rank().least(way));
             run(pass, count);
             pass.end();
             return;

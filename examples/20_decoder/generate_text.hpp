@@ -86,13 +86,15 @@ Outcome generate_text(Backend& backend, const TextJob<Backend>& text) {
     outcome.prompt = timing();
     outcome.statistics = engine.statistics();
     const auto& ends = model.config.ends;
+    // GPUs that tell each other nothing choose tokens of their own, and meet in every pass all the same.
+    const bool may_end = follow == nullptr && (model.part.of == 1 || model.part.sums);
     while (true) {
         outcome.tokens.push_back(step.token);
         outcome.graph_steps += step.is_graph ? 1U : 0U;
         was_read = outcome.logits.size() < job.kept_logits;
         if (was_read) { outcome.logits.push_back(work.logits(model.config)); }
         const std::size_t left = (follow == nullptr ? job.new_tokens : follow->size()) - outcome.tokens.size();
-        const bool is_end = follow == nullptr && std::find(ends.begin(), ends.end(), step.token) != ends.end();
+        const bool is_end = may_end && std::find(ends.begin(), ends.end(), step.token) != ends.end();
         if (left == 0 || is_end) { break; }
         const bool is_recorded = record && left == 1;
         const std::uint64_t next = follow == nullptr ? step.token : (*follow)[outcome.tokens.size() - 1];

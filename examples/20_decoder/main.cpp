@@ -206,8 +206,12 @@ int decode(const Settings& settings) {
     job.report = settings.report;
     job.gpus = settings.gpus;
     job.without_sums = settings.without_sums;
-    // A kernel that is loaded when it is first launched waits for its GPU, and so for those of the others.
-    if (job.gpus > 1) { setenv("CUDA_MODULE_LOADING", "EAGER", 0); }
+    if (job.gpus > 1) {
+        // A kernel that is loaded when it is first launched waits for its GPU, and so for those of the others.
+        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+        // NCCL connects before the first pass: in one, the host would wait for the others, even for one that has failed.
+        setenv("NCCL_RUNTIME_CONNECT", "0", 0);
+    }
     std::string why_not;
     const bool on_gpu = settings.use_gpu(why_not);
     // A GPU maps memory in pieces of 2 MiB: there, the tiny one would be all floor.

@@ -116,6 +116,7 @@ public:
             const cudaError_t now = cudaStreamQuery(stream());
             if (now == cudaSuccess) { return; }
             if (now != cudaErrorNotReady) { examples::check(now, "the pass"); }
+            static_cast<void>(cudaGetLastError());  // is kept as an error, and the next launch would find it
             rank_.check();
             communicator_->check();
             std::this_thread::yield();

@@ -73,6 +73,28 @@ void fail_in_turn(const std::string& folder, std::uint32_t count, std::uint32_t 
     checks.check_reports(reports);
 }
 
+/// One of the GPUs, each with tokens of its own, gets to the end of its text before the others.
+void end_apart(const std::string& folder, std::uint32_t count, examples::Checks& checks) {
+    Checkpoint model = Checkpoint::read(folder);
+    Job job;
+    job.prompt = {1, 17, 200, 3};
+    job.new_tokens = 12;
+    job.budgets = {residency::Budget::parse("40%")};
+    const auto generate = [&] {
+        std::deque<Simulated> devices;
+        std::vector<Simulated*> all;
+        for (std::uint32_t i = 0; i < count; ++i) {
+            all.push_back(&devices.emplace_back(model.catalog.streamed_bytes() / count));
+        }
+        SplitModel<Simulated> split{all, job, model};
+        return split.generate(job.budgets.front(), false, false, nullptr).tokens;
+    };
+    const std::vector<std::uint64_t> expected = generate();
+    model.config.ends = {static_cast<std::uint32_t>(expected.front())};
+    checks.check(generate() == expected && expected.size() == job.new_tokens,
+                 std::to_string(count) + " GPUs apart: all write on where one would end");
+}
+
 }}  // namespace decoder
 
 int main() {
@@ -89,6 +111,7 @@ int main() {
             }
             decoder::fail_in_turn(folder, count, 0, CallKind::create_chunk, ErrorKind::out_of_memory, checks);
             decoder::fail_in_turn(folder, count, 1, CallKind::pool_allocate, ErrorKind::out_of_memory, checks);
+            decoder::end_apart(folder, count, checks);
         }
         return checks.failed() == 0 ? 0 : 1;
     } catch (const std::exception& problem) {
