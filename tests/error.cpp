@@ -95,7 +95,7 @@ TEST_CASE("every kind is thrown as its own exception, with the error in it") {
     CHECK_THROWS_AS(thrown(ErrorKind::io), IoError);
     CHECK_THROWS_AS(thrown(ErrorKind::cancelled), Cancelled);
     CHECK_THROWS_AS(thrown(ErrorKind::wrong_state), WrongState);
-    CHECK(std::string{name(ErrorKind::out_of_memory)} == "out_of_memory");
+    CHECK(std::string{to_string(ErrorKind::out_of_memory)} == "out_of_memory");
     try {
         thrown(ErrorKind::stale);
     } catch (const Exception& exception) {

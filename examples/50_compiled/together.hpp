@@ -79,7 +79,7 @@ private:
         const auto sizes =
             residency::unwrap(Model::try_resolve_budget(device_, job.model, {.budget = residency::Budget::bytes(0)}));
         return broker_.add_model(
-            {.name = job.model, .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
+            {.name = job.model, .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes});
     }
 
     [[nodiscard]] static double milliseconds_since(Clock::time_point begin) {

@@ -36,7 +36,7 @@ enum class ErrorKind : std::uint8_t {
 };
 
 /// Its name here.
-[[nodiscard]] constexpr const char* name(ErrorKind kind) noexcept {
+[[nodiscard]] constexpr const char* to_string(ErrorKind kind) noexcept {
     switch (kind) {
         case ErrorKind::invalid_argument: return "invalid_argument";
         case ErrorKind::malformed: return "malformed";

@@ -49,7 +49,7 @@ struct Tenant {
         };
         const auto sizes = must(Weights::try_resolve_budget(device, model.catalog, with(Budget::bytes(0))));
         client = must(broker.try_add_model(
-            {.name = std::move(name), .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes}));
+            {.name = std::move(name), .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes}));
         weights.emplace(must(Weights::try_create(device, model.catalog, with(must(client.try_budget())))));
     }
     void step(Device& device, Weights::Pass& pass, std::uint32_t at, Stream stream) {

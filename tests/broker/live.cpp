@@ -53,7 +53,7 @@ struct Tenant {
         client = must(broker.try_add_model({.name = std::move(name),
                                             .priority = priority,
                                             .floor_bytes = sizes.floor_bytes,
-                                            .wanted_bytes = sizes.total_bytes}));
+                                            .wanted_bytes = sizes.resident_from_bytes}));
     }
     /// False where others have not yet made room.
     bool start(Device& device) {

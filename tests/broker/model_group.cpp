@@ -339,7 +339,7 @@ TEST_CASE(
     const auto refused = f.group.try_activate(two.member);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == ErrorKind::budget);
-    CHECK(refused.error().message().find("other clients of the broker wait for") != std::string::npos);
+    CHECK(refused.error().message().find("the broker asks") != std::string::npos);
     CHECK(f.is_awake(one));  // it would not have helped
     {
         const auto use = must(f.group.try_activate(one.member));
@@ -453,6 +453,27 @@ TEST_CASE("a model ends while it sleeps, or while it is prepared; one whose budg
     must(one.weights->try_set_budget(Budget::bytes(whole)));
     const auto use = must(f.group.try_activate(one.member));
     f.run(one);
+}
+
+TEST_CASE("a model that the group has no room for is refused by its budget, with the numbers, and leaves nothing") {
+    const auto check = [](const auto& refused, std::uint64_t free) {
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().kind() == ErrorKind::budget);
+        CHECK(refused.error().message().find("the stock of chunks has ") != std::string::npos);
+        CHECK(refused.error().message().find("make_room") != std::string::npos);
+        const auto* const numbers = refused.error().template detail<residency::BudgetNumbers>();
+        REQUIRE(numbers != nullptr);
+        CHECK(numbers->free_bytes == free);
+        CHECK(numbers->floor_bytes == chunk);
+    };
+    Fixture f{whole};
+    const auto model = uniform_model(f.device, steps, chunk);
+    auto options = f.options(model, whole);
+    options.budget = Budget::automatic();  // before make_room() the group has taken nothing of its broker
+    check(Weights::try_create(f.device, model.catalog, options), 0);
+    f.add(whole / 2);
+    check(Weights::try_create(f.device, model.catalog, f.options(model, whole)), whole / 2);
+    CHECK(f.group.stock().used_bytes() == whole / 2);
 }
 
 TEST_CASE("a model whose memory is not of the stock is refused") {

@@ -164,8 +164,8 @@ TEST_CASE_FIXTURE(Fixture, "several compiled models share one total, which chang
     BudgetBroker broker = BudgetBroker::create(gpu, "16MiB");
     const auto open = [&](const char* name, const std::string& folder) {
         auto sizes = unwrap(CompiledModel::try_resolve_budget(gpu, folder, {.budget = Budget::bytes(0)}));
-        auto client =
-            broker.add_model({.name = name, .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
+        auto client = broker.add_model(
+            {.name = name, .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes});
         auto model = unwrap(CompiledModel::try_open(gpu, folder, {.budget = client.budget(), .package = torch}));
         return std::pair{std::move(client), std::move(model)};
     };

@@ -67,8 +67,8 @@ TEST_CASE("docs/integrate.md: adapters come and go beside a base model whose gra
         auto broker = BudgetBroker::create(gpu, "24MiB");
         auto adapters_client = broker.add_model(
             {.name = "adapters", .priority = 1, .floor_bytes = slots.floor_bytes, .wanted_bytes = slots.floor_bytes});
-        auto base_client =
-            broker.add_model({.name = "base", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
+        auto base_client = broker.add_model(
+            {.name = "base", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes});
         options.budget = adapters_client.budget();
         Adapters adapters{gpu, catalog, options};
         Base base{gpu, model.catalog, {.budget = base_client.budget(), .schedule = schedule}};

@@ -103,8 +103,8 @@ TEST_CASE("docs/budgets.md: a KV cache and the weights share one total") {
     // One total. The cache has the higher priority: as it grows, the weights give way.
     auto broker = BudgetBroker::create(gpu, "48MiB");
     const auto sizes = Weights::resolve_budget(gpu, catalog, {.budget = Budget::bytes(0), .schedule = schedule});
-    auto client =
-        broker.add_model({.name = "weights", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
+    auto client = broker.add_model(
+        {.name = "weights", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes});
     MemoryResource<SimulatedDevice> cache{gpu, broker.add_memory({.name = "KV cache", .priority = 1})};
     Weights weights{gpu, catalog, {.budget = client.budget(), .schedule = schedule}};
 

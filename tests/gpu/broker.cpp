@@ -105,7 +105,7 @@ struct Tenant {
     void join(CudaDevice& device, BudgetBroker& broker, std::string name) {
         const auto sizes = must(Weights::try_resolve_budget(device, catalog, options(Budget::bytes(0))));
         client = must(broker.try_add_model(
-            {.name = std::move(name), .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes}));
+            {.name = std::move(name), .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes}));
         weights.emplace(must(Weights::try_create(device, catalog, options(must(client.try_budget())))));
     }
     /// How many weights a pass read wrongly.

@@ -180,7 +180,7 @@ TEST_CASE("routed: a wrong choice is told by the next call, once, and nothing ou
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == ErrorKind::invalid_argument);
     CHECK(contains(refused.error().message(),
-                   "layer 1: choice 1 of an earlier call was expert 5, and the layer has 5 experts"));
+                   "layer 1: choice 1 of an earlier call or guess was expert 5, and the layer has 5 experts"));
     f.choose(std::vector<std::int32_t>{1, 4, 2});
     f.read(1, must(cache.try_serve(1, {f.choices, 3}, f.stream)), std::vector<std::int32_t>{1, 4, 2});
     CHECK(cache.try_statistics());
@@ -225,7 +225,8 @@ TEST_CASE("routed: what cannot work is refused with what to do") {
         Cache<ExpectedUse>::try_create(f.gpu(), builder.build(), {{WeightId{0}}}, options(server, "100%", 1));
     REQUIRE_FALSE(not_pinned);
     CHECK(not_pinned.error().kind() == ErrorKind::unsupported);
-    CHECK(contains(not_pinned.error().message(), "allocate_host(), as HostMemory::pinned"));
+    CHECK(contains(not_pinned.error().message(),
+                   "allocate_host(), or is pinned where it lies (pin()), as HostMemory::pinned"));
 }
 
 TEST_CASE("routed: right guesses become hits; what of a guess has not come is brought by the call") {
@@ -579,6 +580,30 @@ TEST_CASE("routed: a capture that ends without the join of its guesses says what
     f.gpu().clear_reports();
 }
 
+TEST_CASE("routed: a kernel that reads where the experts are, and does not wait for that, is reported") {
+    Fixture f{{8}};
+    const SimulatedServer<> server;
+    Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "100%", 2)};
+    const auto other = must(f.gpu().create_stream());
+    const std::vector<std::int32_t> chosen{1, 2};
+    f.choose(chosen);
+    const auto served = must(cache.try_serve(0, {f.choices, 2}, f.stream));
+    const auto launch = [&](Gpu::Stream on) {
+        Gpu::Kernel kernel;
+        kernel.name = "products";
+        kernel.reads = {{served.addresses, 2 * sizeof(void*)}, {served.slots, 2 * sizeof(std::int32_t)}};
+        must(f.gpu().launch(on, std::move(kernel)));
+        must(f.gpu().synchronize());
+    };
+    launch(f.stream);
+    CHECK(f.gpu().report_count() == 0);
+    static_cast<void>(must(cache.try_serve(0, {f.choices, 2}, f.stream)));
+    launch(other);
+    CHECK(f.gpu().report_count() == 2);
+    f.gpu().clear_reports();
+    must(f.gpu().destroy_stream(other));
+}
+
 TEST_CASE("routed: choices in memory that the device does not see are refused and reported") {
     Fixture f{{8}};
     const SimulatedServer<> server;
@@ -600,8 +625,8 @@ TEST_CASE("routed: a broker shares a total with it") {
     BudgetBroker broker{{.total_bytes = 12U << 20U}};
     auto given = options(server, "0", 4);
     const auto sizes = Cache<ExpectedUse>::resolve_budget(f.gpu(), f.catalog, f.experts, given);
-    auto client =
-        broker.add_model({.name = "experts", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
+    auto client = broker.add_model(
+        {.name = "experts", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes});
     given.budget = client.budget();
     Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, given};
     auto memory = broker.add_memory({.name = "KV cache", .priority = 1});

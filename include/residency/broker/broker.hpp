@@ -42,7 +42,7 @@ namespace residency { inline namespace RESIDENCY_ABI {
 ///
 ///     auto broker = BudgetBroker::create(device, "20GiB");        // or {{.total_bytes = 20 * GiB}}
 ///     auto sizes = Weights::resolve_budget(device, catalog, {.budget = Budget::bytes(0), .schedule = schedule});
-///     auto client = broker.add_model({.name = "draft", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.total_bytes});
+///     auto client = broker.add_model({.name = "draft", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes});
 ///     Weights weights{device, catalog, {.budget = client.budget(), .schedule = schedule}};
 ///     auto cache = broker.add_memory({.name = "KV cache", .priority = 1});
 ///     …

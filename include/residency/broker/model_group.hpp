@@ -619,8 +619,8 @@ Error GroupState<D>::no_room(std::uint64_t bytes, const Each* self) {
                                           : " and is used");
     }
     if (const std::uint64_t asked = client_.asked_back_bytes(); asked > 0) {
-        message += "; other clients of the broker wait for " + in_bytes(asked) +
-                   " of it (the group's floor_bytes are its own)";
+        message += "; the broker asks " + in_bytes(asked) +
+                   " of it back, for other clients or a lower total (the group's floor_bytes are its own)";
     }
     return {ErrorKind::budget, message + ": give the broker a larger total, or the models smaller budgets",
             BudgetNumbers{bytes, stock_.limit_bytes(), stock_.used_bytes(), bytes, UINT32_MAX}};

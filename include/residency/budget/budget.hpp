@@ -54,8 +54,9 @@ struct BudgetContext {
     std::string pool_advice;           ///< what makes the pool waste memory, and what to do; may be empty
     std::uint32_t leases_at_once = 1;  ///< policies.leases_at_once, for which the floor has room
     std::optional<std::uint64_t> free_device_bytes;  ///< none without a device
-    std::uint64_t device_bytes = UINT64_MAX;         ///< of the whole device; UINT64_MAX: not known
-    std::uint64_t reserve_bytes = 0;                 ///< left free by an automatic budget
+    bool is_free_in_stock = false;            ///< these are what a stock of chunks (pool::ChunkStock) has for a model
+    std::uint64_t device_bytes = UINT64_MAX;  ///< of the whole device; UINT64_MAX: not known
+    std::uint64_t reserve_bytes = 0;          ///< left free by an automatic budget
     std::uint64_t granularity_bytes = 1;  ///< budgets are rounded down to multiples of it, the floor and the total up
 };
 
@@ -203,6 +204,8 @@ private:
 namespace detail {
 /// What to do about a floor above all of a device's memory, as the end of a message.
 [[nodiscard]] RESIDENCY_INLINE std::string device_too_small(std::uint64_t device_bytes);
+/// What to do where a stock of chunks has too little for a model, as the end of a message.
+[[nodiscard]] RESIDENCY_INLINE std::string room_in_stock();
 /// That a floor has room for leases that are open together, as the end of a message. Empty: one at a time.
 [[nodiscard]] RESIDENCY_INLINE std::string leases_in_words(std::uint32_t leases_at_once);
 }  // namespace detail

@@ -196,6 +196,7 @@ public:
     [[nodiscard]] std::uint32_t prefill_groups(std::uint32_t layer) const {
         const State& state = this->state();
         RESIDENCY_ASSERT(state.is_prefilling, "call begin_prefill() before prefill_groups()");
+        RESIDENCY_ASSERT(layer < state.tables.layers, "prefill_groups() of a layer that there is");
         return state.first_group[layer + 1] - state.first_group[layer];
     }
     /// Makes a group readable for what follows on the stream, and enqueues the copies of the next one. The group before is not read by what
@@ -392,12 +393,13 @@ struct RoutedExperts<D, P>::State {
         mistake->is_whole = 0;
         std::atomic_ref{mistake->is_set}.store(0,
                                                std::memory_order_release);  // last: the device may write the next one
-        return Error{ErrorKind::invalid_argument,
-                     "layer " + std::to_string(made.layer) + ": choice " + std::to_string(made.place) +
-                         " of an earlier call was expert " + std::to_string(made.choice) + ", and the layer has " +
-                         std::to_string(first_expert[made.layer + 1] - first_expert[made.layer]) +
-                         " experts: what read it read expert 0 instead; choices are numbers within their layer, and "
-                         "negative ones are padding"};
+        return Error{
+            ErrorKind::invalid_argument,
+            "layer " + std::to_string(made.layer) + ": choice " + std::to_string(made.place) +
+                " of an earlier call or guess was expert " + std::to_string(made.choice) + ", and the layer has " +
+                std::to_string(first_expert[made.layer + 1] - first_expert[made.layer]) +
+                " experts: kernels of a call read expert 0 instead; choices are numbers within their layer, and "
+                "negative ones are padding"};
     }
     /// Where an expert comes from; its parts are appended. `what`: names it in errors.
     [[nodiscard]] Result<Source> source_of(const Catalog& of, StorageId id, const std::string& what);
@@ -490,7 +492,7 @@ auto RoutedExperts<D, P>::try_create(D& device, Catalog catalog, const std::vect
     if (options.server == nullptr) {
         return Error{ErrorKind::invalid_argument,
                      "RoutedExperts needs Options::server: a CudaServer (residency/routed/cuda_server.cuh), made in a "
-                     "file that nvcc compiles"};
+                     "file that nvcc compiles, or a SimulatedServer (residency/simulation/simulated_server.hpp)"};
     }
     std::unique_ptr<State, End> state{new State{device, std::move(options)}};
     if (Status read = state->read(std::move(catalog), experts); !read) { return read.error(); }
@@ -580,7 +582,8 @@ Result<Source> RoutedExperts<D, P>::State::source_of(const Catalog& of, StorageI
                      what + " is not where kernels can read it: " + view.error().message() +
                          (is_packed ? "; packed::pack and packed::load bring packed bytes there"
                                     : "; host::load reads it from a file into pinned memory, and what a program has "
-                                      "in memory belongs into the device's allocate_host(), as HostMemory::pinned")};
+                                      "in memory belongs into the device's allocate_host(), or is pinned where it lies "
+                                      "(pin()), as HostMemory::pinned")};
     }
     if (reinterpret_cast<std::uintptr_t>(*view) % 16 != 0) {
         return Error{ErrorKind::invalid_argument,

@@ -38,12 +38,18 @@ public:
     /// @{
     [[nodiscard]] Status serve(SimulatedDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                SimulatedDevice::Stream stream) const override {
-        return launch(device, "serve experts", stream, {{call.choices, choice_bytes(call)}}, [tables, call] {
-            routed::Scratch scratch;
-            const routed::OneThread one;
-            routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
-            for (std::uint32_t i = 0; i < tables.state->fills; ++i) { bring(tables, i, UINT32_MAX, false); }
-        });
+        // Which slots it fills is known when it runs: what kernels read of it, for the checker, is the addresses or the slots of the choices.
+        const simulation::ByteRanges written{{call.addresses, call.count * sizeof *call.addresses},
+                                             {call.slots, call.count * sizeof *call.slots}};
+        return launch(
+            device, "serve experts", stream, {{call.choices, choice_bytes(call)}},
+            [tables, call] {
+                routed::Scratch scratch;
+                const routed::OneThread one;
+                routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
+                for (std::uint32_t i = 0; i < tables.state->fills; ++i) { bring(tables, i, UINT32_MAX, false); }
+            },
+            written);
     }
     /// A part that was changed becomes 0xDB.
     [[nodiscard]] Status unpack(SimulatedDevice& device, const routed::Tables<P>& tables,
@@ -101,11 +107,12 @@ private:
     }
     template <class Body>
     [[nodiscard]] Status launch(SimulatedDevice& device, const char* name, SimulatedDevice::Stream stream,
-                                simulation::ByteRanges reads, Body body) const {
+                                simulation::ByteRanges reads, Body body, simulation::ByteRanges writes = {}) const {
         SimulatedDevice::Kernel kernel;
         kernel.name = name;
         kernel.duration = duration_;
         kernel.reads = std::move(reads);
+        kernel.writes = std::move(writes);
         kernel.body = std::move(body);
         return device.launch(stream, std::move(kernel));
     }

@@ -151,6 +151,11 @@ RESIDENCY_INLINE std::string device_too_small(std::uint64_t device_bytes) {
            "policies.storages_at_once need less";
 }
 
+RESIDENCY_INLINE std::string room_in_stock() {
+    return ": ModelGroup::make_room() puts other models to sleep before one is made; a larger total of the broker, or "
+           "limit of the stock, makes more";
+}
+
 RESIDENCY_INLINE std::string leases_in_words(std::uint32_t leases_at_once) {
     return leases_at_once <= 1
                ? ""
@@ -212,8 +217,10 @@ RESIDENCY_INLINE std::string leases_in_words(std::uint32_t leases_at_once) {
         resolved.text += " is raised to the smallest that works, " + in_bytes(resolved.bytes);
         if (context.free_device_bytes && resolved.bytes > *context.free_device_bytes) {
             return Error{ErrorKind::budget,
-                         resolved.text + ", and the device has " + in_bytes(*context.free_device_bytes) + " free" +
-                             (resolved.bytes > context.device_bytes
+                         resolved.text + ", and the " + (context.is_free_in_stock ? "stock of chunks" : "device") +
+                             " has " + in_bytes(*context.free_device_bytes) + " free" +
+                             (context.is_free_in_stock ? room_in_stock()
+                              : resolved.bytes > context.device_bytes
                                   ? device_too_small(context.device_bytes)
                                   : ": others hold the rest, and have to give memory back first"),
                          BudgetNumbers{resolved.asked_bytes, resolved.bytes, context.resident_bytes,

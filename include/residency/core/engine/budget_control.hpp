@@ -145,8 +145,18 @@ Error BudgetControl<D>::why_not_taken(const ResolvedBudget& budget, const Error&
     if (error.kind() != ErrorKind::out_of_memory) { return error; }
     const auto memory = shared_->device->memory();
     if (!memory) { return error; }
-    const std::uint64_t held = held_bytes(), free = memory->free_bytes + held;
+    const std::uint64_t held = held_bytes();
+    const auto in_stock = shared_->decider->stock_free_bytes();
+    const std::uint64_t free = in_stock.value_or(memory->free_bytes) + held;
     if (free >= budget.bytes) { return error; }
+    const BudgetNumbers numbers{
+        budget.asked_bytes, budget.bytes, resident_bytes_, floor_bytes_, floor_step(shared_->decider->limits()), free};
+    if (in_stock) {
+        return {ErrorKind::budget,
+                budget.text + ": the stock of chunks has " + in_bytes(free) + " for this model, which needs " +
+                    in_bytes(floor_bytes_) + " at least" + residency::detail::room_in_stock(),
+                numbers};
+    }
     std::string message = budget.text + ": the device has not the " + in_bytes(budget.bytes) + ", of its " +
                           in_bytes(memory->total_bytes) + " are " + in_bytes(memory->free_bytes) + " free";
     if (held > 0) { message += ", this Residency holds " + in_bytes(held); }
@@ -155,9 +165,7 @@ Error BudgetControl<D>::why_not_taken(const ResolvedBudget& budget, const Error&
                (floor_bytes_ <= free                 ? ": give less"
                 : floor_bytes_ > memory->total_bytes ? residency::detail::device_too_small(memory->total_bytes)
                                                      : ": others have to give memory back first");
-    return {ErrorKind::budget, std::move(message),
-            BudgetNumbers{budget.asked_bytes, budget.bytes, resident_bytes_, floor_bytes_,
-                          floor_step(shared_->decider->limits()), free}};
+    return {ErrorKind::budget, std::move(message), numbers};
 }
 
 template <Device D>
@@ -307,6 +315,7 @@ BudgetContext BudgetControl<D>::context(BudgetKind kind) {
     result.reserve_bytes = reserve_bytes_;
     if (const auto in_stock = shared_->decider->stock_free_bytes(); in_stock && result.free_device_bytes) {
         result.free_device_bytes = *in_stock;
+        result.is_free_in_stock = true;
         result.reserve_bytes = 0;  // the stock has nobody else's memory
     }
     return result;
