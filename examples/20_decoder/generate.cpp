@@ -15,6 +15,7 @@
 #include "checkpoint.hpp"
 #include "residency/error.hpp"
 #include "residency/format/safetensors.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/model/dtype.hpp"
 #include "residency/model/file.hpp"
 
@@ -100,9 +101,9 @@ void in_parallel(std::uint64_t count, const Fill& fill) {
     const std::uint64_t machine = (std::max)(1U, std::thread::hardware_concurrency());
     const std::uint64_t parts =
         std::clamp<std::uint64_t>(count / worth_a_thread, 1, (std::min)(machine, std::uint64_t{16}));
-    std::vector<std::jthread> threads;
+    residency::host::ThreadGroup threads;
     for (std::uint64_t part = 1; part < parts; ++part) {
-        threads.emplace_back([&, part] { fill(count * part / parts, count * (part + 1) / parts); });
+        residency::unwrap(threads.try_start([&, part] { fill(count * part / parts, count * (part + 1) / parts); }));
     }
     fill(0, count / parts);
 }

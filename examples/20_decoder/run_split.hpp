@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -28,6 +27,7 @@
 #include "ranks.hpp"
 #include "residency/budget/budget.hpp"
 #include "residency/error.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/model/storage.hpp"
 #include "split.hpp"
 #include "workspace.hpp"
@@ -88,11 +88,11 @@ public:
         Job job = job_;
         if (!sums) { job.kept_logits = 0; }  // no GPU has all of them
         {
-            std::vector<std::jthread> threads;
+            residency::host::ThreadGroup threads;
             for (std::uint32_t i = 0; i < ranks.count(); ++i) {
                 Backend& backend = *backends_[i];
                 backend.rank() = {ranks, i};
-                threads.emplace_back([&, i] {
+                auto started = threads.try_start([&, i] {
                     try {
                         backend.use();
                         Checkpoint share = split_.shares()[i];
@@ -105,6 +105,7 @@ public:
                         static_cast<void>(backend.device().synchronize().has_value());  // nothing meets the others now
                     }
                 });
+                if (!started) { backend.fail(std::make_exception_ptr(residency::OutOfMemory{started.error()})); }
             }
         }
         for (Backend* each : backends_) { each->rank() = {}; }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "mixture.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/packed_experts.hpp"
 #include "residency/planned.hpp"
 #include "residency/residency.hpp"
@@ -36,15 +37,15 @@ struct Mixture {
 /// ± 1/128 … 1/64, in all threads.
 inline void fill(std::span<Bf16> weights) {
     const std::size_t threads = std::max(1U, std::thread::hardware_concurrency());
-    std::vector<std::jthread> running;
+    residency::host::ThreadGroup running;
     for (std::size_t t = 0; t < threads; ++t) {
-        running.emplace_back([=] {
+        residency::unwrap(running.try_start([=] {
             for (std::size_t i = weights.size() * t / threads; i < weights.size() * (t + 1) / threads; ++i) {
                 std::uint64_t bits = (i + 1) * 0x9E3779B97F4A7C15U;
                 bits = (bits ^ (bits >> 30U)) * 0xBF58476D1CE4E5B9U;
                 weights[i].bits = std::uint16_t(((bits >> 40U) & 0x807FU) | 0x3C00U);
             }
-        });
+        }));
     }
 }
 
