@@ -146,7 +146,7 @@ class Tree:
         with tempfile.TemporaryFile() as output:
             try:
                 done = subprocess.run([self.built[name], *PROGRAMS[name].arguments], stdin=subprocess.DEVNULL, stdout=output,
-                                      stderr=output, timeout=10 * limit, env={**os.environ, **environment}, preexec_fn=limits)
+                                      stderr=output, timeout=2 * limit, env={**os.environ, **environment}, preexec_fn=limits)
             except subprocess.TimeoutExpired:
                 return False, "it does not end"
             if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
