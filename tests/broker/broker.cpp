@@ -182,9 +182,14 @@ TEST_CASE("memory: headroom, asking ahead, withdrawing, limit and floor") {
     CHECK(cache.account().wanted_bytes == 100);
     must(client.try_at_pass_end(model));
     CHECK(model.budget().bytes == 900);
-    // What was refused is wanted until it is withdrawn.
-    CHECK_FALSE(cache.try_take(250));
+    // What was refused is wanted until it is withdrawn. Of what is granted it may have all but the bytes that it has.
+    must(cache.try_take(20));
+    const auto refused = cache.try_take(230);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().message().find(" and holds 20 bytes; its share") != std::string::npos);
+    CHECK(refused.error().message().find(" 80 bytes are free") != std::string::npos);
     CHECK(client.account().asked_back_bytes() == 150);
+    cache.give_back(20);
     cache.ask(0);
     CHECK(client.account().asked_back_bytes() == 0);
 }
@@ -387,6 +392,19 @@ TEST_CASE("another total: larger at once, smaller as the clients give back") {
     must(a.try_at_pass_end(model));
     CHECK(broker.statistics().granted_bytes <= 700);
     CHECK(model.budget().bytes >= 700 - 1900 / 64);
+    must(broker.try_set_total(9000));  // of which it wants less than is free
+    must(a.try_at_pass_end(model));
+    CHECK(model.budget().bytes == 2000);
+    CHECK(a.account().granted_bytes == 2000);
+}
+
+TEST_CASE("a client that is moved into itself stays") {
+    BudgetBroker broker{{.total_bytes = 1000}};
+    auto client = must(broker.try_add_model({.name = "m", .floor_bytes = 100, .wanted_bytes = 700}));
+    auto& same = client;
+    client = std::move(same);
+    CHECK(client.account().granted_bytes == 700);
+    CHECK(broker.accounts().size() == 1);
 }
 
 TEST_CASE("another floor is granted before hysteresis") {

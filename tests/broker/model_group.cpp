@@ -174,10 +174,12 @@ struct Raced {
     Weights* weights;
     Group* group;
     int races = 1;
+    int resumes = 0;
     std::vector<std::uint32_t> taken{};
 
     residency::Status try_suspend() { return weights->try_suspend(); }
     residency::Status try_resume() {
+        ++resumes;
         if (races-- > 0) {
             while (group->stock().free_bytes() > 0) { taken.push_back(must(group->stock().take())); }
         }
@@ -210,6 +212,13 @@ TEST_CASE("others take what was made free for a model that wakes: more is made f
         must(f.device.synchronize(f.stream));
         CHECK(*model.wrong == 0);
     }
+    // What is no lack of memory is not tried again.
+    must(weights.try_suspend());
+    raced.resumes = 0;
+    f.device.fail(CallKind::synchronize_stream, 1);
+    CHECK_FALSE(f.group.try_activate(member));
+    f.device.clear_failures();
+    CHECK(raced.resumes == 1);
     // Nobody is left who could sleep: an error, with all as it was.
     must(weights.try_suspend());
     raced.races = 1;
