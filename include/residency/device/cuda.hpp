@@ -67,7 +67,7 @@ public:
         unsigned timing_events = 8;  ///< the same with Timing::on
         unsigned host_threads = 0;   ///< threads that touch pinned memory; 0: as many as the machine has, at most 16
         bool huge_pages = true;      ///< ask for huge pages for pinned memory
-        bool pin = true;             ///< false: allocate_host gives pageable memory, copied at a fifth of the speed
+        bool pin = true;             ///< false: allocate_host gives pageable memory, copied at a sixth of the speed
     };
 
     /// Blocks. Opens the GPU of that ordinal, and creates its primary context if there is none yet. There is an error of its own for
