@@ -3,6 +3,8 @@
 // Stands in for ExecuTorch's libextension_cuda.so (1.5: extension/cuda/caller_stream.h): the same names and layouts.
 #include <optional>
 
+#pragma GCC visibility push(default)  // as ExecuTorch exports them
+
 struct CUstream_st;
 
 namespace executorch::extension::cuda {
@@ -26,3 +28,5 @@ CallerStreamGuard::CallerStreamGuard(CUstream_st* stream) : previous_{chosen} { 
 CallerStreamGuard::~CallerStreamGuard() { chosen = previous_; }
 
 }  // namespace executorch::extension::cuda
+
+#pragma GCC visibility pop

@@ -19,7 +19,8 @@ struct Tensor {
 /// Enqueues `body(context)` on a stream, as a kernel that reads the bytes.
 using Launch = void (*)(void* stream, const void* reads, std::uint64_t bytes, void (*body)(void*), void* context);
 
-inline std::int64_t& live_tensors() {
+/// One for all shared objects, also where they are compiled with hidden visibility.
+__attribute__((__visibility__("default"))) inline std::int64_t& live_tensors() {
     static std::int64_t count = 0;
     return count;
 }

@@ -138,6 +138,7 @@ Gpu::Stream stream_of(std::int64_t number) {
 
 }  // namespace
 
+#pragma GCC visibility push(default)  // Python looks them up
 extern "C" {
 
 const char* tensors_error() { return last_error.c_str(); }
@@ -249,3 +250,4 @@ bool tensors_use_on([[maybe_unused]] Exported* lease, [[maybe_unused]] std::int6
 }
 
 }  // extern "C"
+#pragma GCC visibility pop
