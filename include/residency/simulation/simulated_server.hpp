@@ -39,8 +39,9 @@ public:
     [[nodiscard]] Status serve(SimulatedDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                SimulatedDevice::Stream stream) const override {
         // Which slots it fills is known when it runs: what kernels read of it, for the checker, is the addresses or the slots of the choices.
-        const simulation::ByteRanges written{{call.addresses, call.count * sizeof *call.addresses},
-                                             {call.slots, call.count * sizeof *call.slots}};
+        const simulation::ByteRanges written{
+            {static_cast<const void*>(call.addresses), call.count * sizeof *call.addresses},
+            {call.slots, call.count * sizeof *call.slots}};
         return launch(
             device, "serve experts", stream, {{call.choices, choice_bytes(call)}},
             [tables, call] {
