@@ -343,7 +343,10 @@ TEST_CASE("shared bytes: a file that is none of them is neither written nor remo
 }
 
 TEST_CASE("shared bytes: those of another user are refused, unless they are trusted") {
-    if (::geteuid() != 0) { return; }  // who is no superuser gives no file away
+    if (::geteuid() != 0) {
+        MESSAGE("SKIPPED: who is no superuser gives no file away");
+        return;
+    }
     const MemoryFolder folder;
     make(folder);
     REQUIRE(::chown(folder.file("residency-x").c_str(), 1, 1) == 0);
