@@ -348,7 +348,9 @@ TEST_CASE(
     const auto refused = f.group.try_activate(two.member);
     REQUIRE_FALSE(refused);
     CHECK(refused.error().kind() == ErrorKind::budget);
-    CHECK(refused.error().message().find("the broker asks") != std::string::npos);
+    CHECK(refused.error().message().find(
+              " of it back, for other clients or a lower total (the group's floor_bytes are its own)") !=
+          std::string::npos);
     CHECK(f.is_awake(one));  // it would not have helped
     {
         const auto use = must(f.group.try_activate(one.member));

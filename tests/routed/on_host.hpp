@@ -48,13 +48,13 @@ struct OnHost {
         }
     }
     void decide(std::uint32_t layer, const std::vector<std::int32_t>& chosen, bool is_guess) {
-        residency::routed::Call call{layer,
-                                     static_cast<std::uint32_t>(chosen.size()),
-                                     residency::routed::ChoiceType::i32,
-                                     chosen.data(),
-                                     addresses.data(),
-                                     slots_out.data()};
-        if (is_guess) { call.after = state.layer; }
+        const residency::routed::Call call{layer,
+                                           static_cast<std::uint32_t>(chosen.size()),
+                                           residency::routed::ChoiceType::i32,
+                                           chosen.data(),
+                                           addresses.data(),
+                                           slots_out.data(),
+                                           state.layer};
         residency::routed::Decision<P, residency::routed::OneThread>{one, scratch, t, call, is_guess}.make();
     }
     [[nodiscard]] bool has(std::uint32_t expert) const { return slot_of[expert] != residency::routed::none; }

@@ -267,7 +267,6 @@ struct RoutedExperts<D, P>::State {
     pool::Virtual<D> pool;
     void* memory = nullptr;  // the tables, and the staging area behind them
     std::uint64_t table_bytes = 0;
-    std::uint64_t taken_bytes = 0;   // with the staging area
     std::uint64_t memory_bytes = 0;  // as the device rounds it
     Mistake* mistake = nullptr;      // in pinned host memory
     const std::byte** addresses = nullptr;
@@ -306,6 +305,8 @@ struct RoutedExperts<D, P>::State {
                         (has_packed() ? ", and for the packed bytes of " + std::to_string(staged()) : std::string{}));
     }
     [[nodiscard]] bool has_packed() const { return tables.most_parts != 0; }
+    /// The tables and the staging area.
+    [[nodiscard]] std::uint64_t taken_bytes() const { return table_bytes + staged() * tables.staged_bytes; }
     /// Slots of the smallest budget: a prefill unpacks into two.
     [[nodiscard]] std::uint32_t least_slots() const {
         return (std::min)((std::max)(options.choices, has_packed() ? 2U : 0U), experts);
@@ -557,8 +558,7 @@ Status RoutedExperts<D, P>::State::read(Catalog of, const std::vector<std::vecto
     tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
     tables.reads_in_place = options.read_in_place;
     table_bytes = pool::round_up(lay_out(nullptr), codec::packed_alignment_bytes);
-    taken_bytes = table_bytes + staged() * tables.staged_bytes;
-    memory_bytes = pool::round_up(taken_bytes, device->allocation_granularity());
+    memory_bytes = pool::round_up(taken_bytes(), device->allocation_granularity());
     const BudgetSources stated{options.budget, options.stored_budget, Budget::automatic()};
     auto resolved = stated.try_resolve(context(stated.winner().first.kind()));
     if (!resolved) { return in_words(resolved.error()); }
@@ -672,7 +672,7 @@ Status RoutedExperts<D, P>::State::open() {
     mistake = new (*pinned) Mistake{};
     auto seen = device->device_view(mistake);
     if (!seen) { return seen.error(); }
-    auto held = device->allocate(taken_bytes);
+    auto held = device->allocate(taken_bytes());
     if (!held) { return held.error().in("for the tables of the experts"); }
     memory = *held;
     if (Status opened = pool.open(*device, experts * tables.slot_bytes); !opened) { return opened; }

@@ -42,20 +42,17 @@ public:
         const simulation::ByteRanges written{
             {static_cast<const void*>(call.addresses), call.count * sizeof *call.addresses},
             {call.slots, call.count * sizeof *call.slots}};
-        return launch(
-            device, "serve experts", stream, {{call.choices, choice_bytes(call)}},
-            [tables, call] {
-                routed::Scratch scratch;
-                const routed::OneThread one;
-                routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
-                for (std::uint32_t i = 0; i < tables.state->fills; ++i) { bring(tables, i, UINT32_MAX, false); }
-            },
-            written);
+        return launch(device, "serve experts", stream, {{call.choices, choice_bytes(call)}}, written, [tables, call] {
+            routed::Scratch scratch;
+            const routed::OneThread one;
+            routed::Decision<P, routed::OneThread>{one, scratch, tables, call, false}.make();
+            for (std::uint32_t i = 0; i < tables.state->fills; ++i) { bring(tables, i, UINT32_MAX, false); }
+        });
     }
     /// A part that was changed becomes 0xDB.
     [[nodiscard]] Status unpack(SimulatedDevice& device, const routed::Tables<P>& tables,
                                 const routed::Unpacking& unpacking, SimulatedDevice::Stream stream) const override {
-        return launch(device, "unpack experts", stream, {}, [tables, unpacking] {
+        return launch(device, "unpack experts", stream, {}, {}, [tables, unpacking] {
             const std::uint32_t parts = routed::staged_parts(tables, unpacking);
             for (std::uint32_t i = 0; i < parts; ++i) { unpack_part(routed::staged_part(tables, unpacking, i)); }
         });
@@ -63,7 +60,7 @@ public:
     /// A guess reads its choices unchecked: the next serve() ends it, in no order that the checker knows.
     [[nodiscard]] Status guess(SimulatedDevice& device, const routed::Tables<P>& tables, const routed::Call& call,
                                SimulatedDevice::Stream stream) const override {
-        return launch(device, "guess experts", stream, {}, [tables, call, most = guess_pieces_] {
+        return launch(device, "guess experts", stream, {}, {}, [tables, call, most = guess_pieces_] {
             routed::Scratch scratch;
             const routed::OneThread one;
             routed::Decision<P, routed::OneThread>{one, scratch, tables, call, true}.make();
@@ -108,7 +105,7 @@ private:
     }
     template <class Body>
     [[nodiscard]] Status launch(SimulatedDevice& device, const char* name, SimulatedDevice::Stream stream,
-                                simulation::ByteRanges reads, Body body, simulation::ByteRanges writes = {}) const {
+                                simulation::ByteRanges reads, simulation::ByteRanges writes, Body body) const {
         SimulatedDevice::Kernel kernel;
         kernel.name = name;
         kernel.duration = duration_;

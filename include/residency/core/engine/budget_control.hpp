@@ -149,23 +149,23 @@ Error BudgetControl<D>::why_not_taken(const ResolvedBudget& budget, const Error&
     const auto in_stock = shared_->decider->stock_free_bytes();
     const std::uint64_t free = in_stock.value_or(memory->free_bytes) + held;
     if (free >= budget.bytes) { return error; }
-    const BudgetNumbers numbers{
-        budget.asked_bytes, budget.bytes, resident_bytes_, floor_bytes_, floor_step(shared_->decider->limits()), free};
+    std::string message = budget.text + ": the ";
     if (in_stock) {
-        return {ErrorKind::budget,
-                budget.text + ": the stock of chunks has " + in_bytes(free) + " for this model, which needs " +
-                    in_bytes(floor_bytes_) + " at least" + residency::detail::room_in_stock(),
-                numbers};
+        message += "stock of chunks has " + in_bytes(free) + " for this model";
+    } else {
+        message += "device has not the " + in_bytes(budget.bytes) + ", of its " + in_bytes(memory->total_bytes) +
+                   " are " + in_bytes(memory->free_bytes) + " free";
+        if (held > 0) { message += ", this Residency holds " + in_bytes(held); }
+        message += ", and others hold " + in_bytes(memory->total_bytes - (std::min)(memory->total_bytes, free));
     }
-    std::string message = budget.text + ": the device has not the " + in_bytes(budget.bytes) + ", of its " +
-                          in_bytes(memory->total_bytes) + " are " + in_bytes(memory->free_bytes) + " free";
-    if (held > 0) { message += ", this Residency holds " + in_bytes(held); }
-    message += ", and others hold " + in_bytes(memory->total_bytes - (std::min)(memory->total_bytes, free)) +
-               "; the smallest budget that works is " + in_bytes(floor_bytes_) +
-               (floor_bytes_ <= free                 ? ": give less"
+    message += "; the smallest budget that works is " + in_bytes(floor_bytes_) +
+               (in_stock                             ? residency::detail::room_in_stock()
+                : floor_bytes_ <= free               ? ": give less"
                 : floor_bytes_ > memory->total_bytes ? residency::detail::device_too_small(memory->total_bytes)
                                                      : ": others have to give memory back first");
-    return {ErrorKind::budget, std::move(message), numbers};
+    return {ErrorKind::budget, std::move(message),
+            BudgetNumbers{budget.asked_bytes, budget.bytes, resident_bytes_, floor_bytes_,
+                          floor_step(shared_->decider->limits()), free}};
 }
 
 template <Device D>
