@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -21,7 +20,6 @@
 #include "residency/core/measure/statistics.hpp"
 #include "residency/fwd.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/dtype.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/schedule.hpp"
 #include "residency/transport/pinned.hpp"

@@ -10,7 +10,6 @@
 #include <optional>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "residency/device/cuda_stream.hpp"
 #include "residency/device/device.hpp"

@@ -8,7 +8,6 @@
 
 #include <type_traits>
 
-#include "residency/device/cuda_error.hpp"
 #include "residency/error.hpp"
 
 #if CUDART_VERSION < 12050

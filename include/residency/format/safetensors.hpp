@@ -17,7 +17,6 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"

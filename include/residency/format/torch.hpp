@@ -16,7 +16,6 @@
 #include "residency/format/read_options.hpp"
 #include "residency/format/torch_pickle.hpp"
 #include "residency/format/zip.hpp"
-#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

@@ -12,7 +12,6 @@
 #include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/format/input.hpp"
-#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {
 

@@ -5,7 +5,6 @@
 #include <concepts>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "residency/core/engine/lease.hpp"

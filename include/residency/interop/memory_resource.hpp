@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "residency/broker/memory_client.hpp"

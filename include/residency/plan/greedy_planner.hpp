@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <queue>
-#include <utility>
 #include <vector>
 
 #include "residency/config.hpp"

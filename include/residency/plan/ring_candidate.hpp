@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/ring_problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

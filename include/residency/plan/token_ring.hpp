@@ -2,13 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/plan/image.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_calls.hpp"
 #include "residency/plan/ring_candidate.hpp"

@@ -8,7 +8,6 @@
 #include <functional>
 #include <mutex>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 

@@ -26,7 +26,6 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/number.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/pool/memory_pool.hpp"

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "residency/budget/budget.hpp"
 #include "residency/config.hpp"

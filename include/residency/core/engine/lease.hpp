@@ -3,14 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "residency/core/engine/session.hpp"
 #include "residency/error.hpp"
-#include "residency/model/dtype.hpp"
 #include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -8,7 +8,6 @@
 #include <initializer_list>
 #include <optional>
 #include <span>
-#include <type_traits>
 #include <utility>
 
 #include "residency/core/engine/lease.hpp"

@@ -9,7 +9,6 @@
 #include <limits>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <limits>
 #include <new>
-#include <string>
 #include <utility>
 
 #include "residency/config.hpp"

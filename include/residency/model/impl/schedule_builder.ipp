@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"

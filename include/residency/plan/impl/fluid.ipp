@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <limits>
 #include <span>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/plan/fluid.hpp"

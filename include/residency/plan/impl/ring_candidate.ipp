@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/model/sort.hpp"
 #include "residency/plan/fluid.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_problem.hpp"
 #include "residency/plan/tuning.hpp"

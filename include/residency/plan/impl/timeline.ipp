@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/plan/timeline.hpp"

@@ -5,7 +5,6 @@
 // SimulatedDevice: memory, pools, pinned memory, and virtual memory.
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "residency/model/number.hpp"

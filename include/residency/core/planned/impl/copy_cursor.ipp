@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include "residency/config.hpp"
 #include "residency/core/planned/copy_cursor.hpp"
 #include "residency/plan/plan.hpp"

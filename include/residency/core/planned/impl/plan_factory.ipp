@@ -30,7 +30,6 @@
 #include "residency/plan/plan.hpp"
 #include "residency/plan/planner.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 
