@@ -42,7 +42,6 @@ TEST_CASE("an empty schedule") {
     CHECK(none.catalog_hash() == 0);
     CHECK(none == Schedule{});
     CHECK(none != sample(model()));
-    CHECK(none.largest_step_bytes(Catalog{}, [](std::uint64_t bytes) { return bytes; }).step == UINT32_MAX);
     CHECK(none.try_with_compute({})->empty());
 }
 
@@ -114,33 +113,6 @@ TEST_CASE("a run's record becomes a schedule") {
     const std::vector<StepRecord> bad{records[0], {{WeightId{9}}, std::nullopt, {}}};
     CHECK(Schedule::try_recorded(catalog, bad).error().message() == "step 1: the catalog of 6 weights has no weight 9");
     CHECK_FALSE(Schedule::try_recorded(catalog, {}).has_value());
-}
-
-TEST_CASE("the largest step counts streamed storages once, each rounded") {
-    const Catalog catalog = model();
-    const Schedule schedule = sample(catalog);
-    const auto exact = [](std::uint64_t bytes) { return bytes; };
-    const auto by_64 = [](std::uint64_t bytes) {
-        CHECK(bytes != 0);
-        return (bytes + 63) / 64 * 64;
-    };
-    StepBytes largest = schedule.largest_step_bytes(catalog, exact);
-    CHECK(largest.bytes == 100);
-    CHECK(largest.step == 0);
-    largest = schedule.largest_step_bytes(catalog, by_64);
-    CHECK(largest.bytes == 128);
-    CHECK(largest.step == 0);
-    const std::array<std::string_view, 1> names{"head"};
-    largest = schedule.largest_step_bytes(*catalog.try_with_placement(names, Placement::resident), exact);
-    CHECK(largest.bytes == 70);
-    CHECK(largest.step == 2);
-    largest = schedule.largest_step_bytes(*catalog.try_with_placement(names, Placement::host),
-                                          [](std::uint64_t) { return UINT64_MAX; });
-    CHECK(largest.bytes == UINT64_MAX);
-    const std::array<std::string_view, 3> all{"head", "layer.0", "layer.1"};
-    largest = schedule.largest_step_bytes(*catalog.try_with_placement(all, Placement::resident), exact);
-    CHECK(largest.bytes == 0);
-    CHECK(largest.step == UINT32_MAX);
 }
 
 #if RESIDENCY_EXCEPTIONS

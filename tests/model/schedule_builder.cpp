@@ -160,8 +160,6 @@ TEST_CASE("a weight of a step is live until a later one") {
     CHECK(weights(1) == std::vector{b, a});
     CHECK(weights(2) == std::vector{a, c});  // once
     CHECK(weights(3) == std::vector{c});
-    // What is live together is there together.
-    CHECK(schedule->largest_step_bytes(catalog, [](std::uint64_t bytes) { return bytes; }).bytes == 40);
 
     // Until its own step is what it is anyway.
     CHECK(*ScheduleBuilder{catalog}.step({a}).live_until(a, 0).step({b}).try_build() ==

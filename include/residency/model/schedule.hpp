@@ -16,7 +16,6 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/number.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
@@ -27,12 +26,6 @@ struct StepRecord {
     std::optional<std::chrono::nanoseconds>
         compute;       ///< duration on the device, without the copies; none: not measured
     std::string name;  ///< may be empty
-};
-
-/// A number of bytes, and the step that needs them.
-struct StepBytes {
-    std::uint64_t bytes = 0;          ///< how many
-    std::uint32_t step = UINT32_MAX;  ///< position in the schedule; UINT32_MAX: no step
 };
 
 /// The steps of a pass in order, every weight of them one of the catalog with catalog_hash(). A hint for planning, never a source
@@ -137,29 +130,6 @@ public:
     }
     /// @}
 #endif
-
-    /// The step whose streamed storages take the most bytes, and those bytes, each storage rounded by `round_bytes(bytes)`. Added
-    /// to the residents, they are the floor. UINT64_MAX bytes where 64 bits do not hold a sum. Precondition: the schedule belongs
-    /// to the catalog.
-    template <class Rounding>
-        requires requires(Rounding& round_bytes, std::uint64_t bytes) {
-            static_cast<std::uint64_t>(round_bytes(bytes));
-        }
-    [[nodiscard]] StepBytes largest_step_bytes(const Catalog& catalog, Rounding round_bytes) const {
-        RESIDENCY_ASSERT(empty() || catalog.hash() == catalog_hash(),
-                         "pass the catalog that the schedule was made for");
-        StepBytes largest;
-        for (const Step& step : steps()) {
-            std::uint64_t sum = 0;
-            for (const StorageId id : step.storages) {
-                const Storage& storage = catalog.storage(id);
-                if (storage.placement != Placement::streamed || storage.bytes == 0) { continue; }
-                sum = detail::saturating_add(sum, round_bytes(storage.bytes));
-            }
-            if (sum > largest.bytes) { largest = {sum, step.position}; }
-        }
-        return largest;
-    }
 
     /// Whether the contents are equal.
     friend bool operator==(const Schedule& a, const Schedule& b) noexcept {
