@@ -30,12 +30,9 @@ public:
     /// `give_up`, and returns a lower bound above that.
     [[nodiscard]] double period(const Timeline& line, double tolerance, double give_up = 1e300);
 
-    /// Seconds from the start of a graph to its end: calls [cut, m), then calls [0, cut) of the next pass, beside the steps.
-    /// Precondition: calls [0, cut) wait for the previous pass or for nothing.
+    /// Seconds from the start of a graph to its end: calls [cut, m), then calls [0, cut) of the next pass, beside the steps. With cut 0: of
+    /// one pass that starts with nothing on its way. Precondition: calls [0, cut) wait for the previous pass or for nothing.
     [[nodiscard]] double captured(const Timeline& line, std::size_t cut);
-
-    /// Seconds of one pass that starts with nothing on its way: first start to last end of a step.
-    [[nodiscard]] double once(const Timeline& line);
 
     /// Steps and calls simulated so far: a measure of work that is the same on every machine.
     [[nodiscard]] std::uint64_t nodes() const noexcept { return nodes_; }

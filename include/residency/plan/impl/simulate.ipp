@@ -39,7 +39,7 @@ RESIDENCY_INLINE Timeline timeline(const PlanData& plan, const Link& link, std::
 
 RESIDENCY_INLINE double seconds_of(TimelineSolver& solver, const Timeline& line, const PlanData& plan, double tolerance,
                                    double give_up) {
-    if (!plan.cyclic) { return solver.once(line); }
+    if (!plan.cyclic) { return solver.captured(line, 0); }
     return plan.captured ? solver.captured(line, plan.cut) : solver.period(line, tolerance, give_up);
 }
 

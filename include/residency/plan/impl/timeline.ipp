@@ -88,24 +88,6 @@ RESIDENCY_INLINE double TimelineSolver::captured(const Timeline& line, std::size
     return (std::max)(link, compute);
 }
 
-RESIDENCY_INLINE double TimelineSolver::once(const Timeline& line) {
-    const std::size_t n = line.compute.size();
-    before_.assign(n, 0.0);
-    double link = 0, compute = 0;
-    std::size_t k = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        for (; k < line.calls.size() && line.calls[k].needed_by <= i; ++k) {
-            const Timeline::Call& call = line.calls[k];
-            if (call.wait_step != none && !call.wait_previous) { link = (std::max)(link, before_[call.wait_step]); }
-            link += call.seconds;
-        }
-        if (k > 0) { compute = (std::max)(compute, link); }
-        compute += line.compute[i];
-        before_[i] = compute;
-    }
-    return compute;
-}
-
 // The node that a step or a call followed in the pass simulated last: the policy of the iteration.
 RESIDENCY_INLINE TimelineSolver::Predecessor TimelineSolver::predecessor(const Timeline& line, std::size_t node) const {
     const std::size_t n = line.compute.size(), m = line.calls.size();
