@@ -6,29 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "residency/aoti/aoti_package.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/executorch.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/zip.hpp"
-#include "residency/model/dtype.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/quoted.hpp"
-#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace aoti {
 

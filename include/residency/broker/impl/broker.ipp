@@ -2,16 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <string>
-
 #include "residency/broker/broker.hpp"
-#include "residency/budget/budget.hpp"
 #include "residency/config.hpp"
-#include "residency/device/device.hpp"
-#include "residency/error.hpp"
-#include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {
 

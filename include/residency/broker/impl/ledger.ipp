@@ -4,17 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <optional>
-#include <span>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "residency/broker/ledger.hpp"
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace broker {

@@ -4,14 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <string>
-#include <string_view>
 
 #include "residency/budget/budget.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -4,19 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <optional>
-#include <span>
 #include <string>
 
 #include "residency/codec/bf16_tiles.hpp"
-#include "residency/codec/bf16_tiles_layout.hpp"
 #include "residency/codec/packed_header.hpp"
-#include "residency/codec/packed_header_layout.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 

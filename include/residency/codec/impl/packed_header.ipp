@@ -2,16 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string>
 
 #include "residency/codec/packed_header.hpp"
-#include "residency/codec/packed_header_layout.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {

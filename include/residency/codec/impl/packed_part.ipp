@@ -3,24 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <vector>
 
 #include "residency/codec/bf16_tiles.hpp"
 #include "residency/codec/checksum.hpp"
-#include "residency/codec/codec.hpp"
 #include "residency/codec/packed_header.hpp"
 #include "residency/codec/packed_part.hpp"
 #include "residency/codec/tiers.hpp"
 #include "residency/codec/tiers_layout.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/model/dtype.hpp"
 #include "residency/model/number.hpp"
-#include "residency/model/packed_form.hpp"
-#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 

@@ -5,18 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
 
 #include "residency/codec/packed_header.hpp"
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/tiers.hpp"
-#include "residency/codec/tiers_layout.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace codec {
 

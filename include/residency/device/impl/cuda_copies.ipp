@@ -4,10 +4,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-
 #include "residency/device/cuda.hpp"
 #include "residency/device/cuda_state.hpp"
 

@@ -5,10 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <memory>
 #include <mutex>
 #include <string>
 

@@ -4,11 +4,8 @@
 
 #include <cuda.h>
 
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <mutex>
-#include <span>
 
 #include "residency/device/cuda.hpp"
 #include "residency/device/cuda_state.hpp"

@@ -3,19 +3,12 @@
 #pragma once
 
 #include <sys/resource.h>
-#include <algorithm>
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <system_error>
 
-#include "residency/config.hpp"
 #include "residency/device/memory_limits.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {

@@ -4,17 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <span>
 #include <string>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/expected_use.hpp"
-#include "residency/model/ids.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 

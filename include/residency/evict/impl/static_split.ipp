@@ -4,17 +4,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <numeric>
 #include <span>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/static_split.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/sort.hpp"
-#include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace evict {
 

@@ -4,22 +4,14 @@
 
 #include <charconv>
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/aoti.hpp"
 #include "residency/format/folder.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/open.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/torch.hpp"

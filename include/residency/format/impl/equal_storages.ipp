@@ -7,21 +7,16 @@
 #include <atomic>
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/equal_storages.hpp"
 #include "residency/format/input.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/host/thread_group.hpp"
 #include "residency/model/number.hpp"
 

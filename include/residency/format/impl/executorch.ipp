@@ -4,25 +4,15 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <optional>
 #include <set>
-#include <span>
-#include <string>
-#include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/executorch.hpp"
 #include "residency/format/flatbuffer.hpp"
 #include "residency/format/folder.hpp"
-#include "residency/format/input.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/view.hpp"
 #include "residency/model/number.hpp"

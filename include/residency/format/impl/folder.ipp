@@ -9,26 +9,18 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <set>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/folder.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/other_kinds.hpp"
-#include "residency/format/read_options.hpp"
 #include "residency/model/natural_order.hpp"
 #include "residency/model/number.hpp"
 

@@ -6,30 +6,17 @@
 #include <array>
 #include <bit>
 #include <charconv>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <numeric>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <unordered_set>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/gguf.hpp"
 #include "residency/format/gguf_type.hpp"
-#include "residency/format/input.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/other_kinds.hpp"
-#include "residency/format/read_options.hpp"
 #include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {

@@ -5,27 +5,15 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/input.hpp"
-#include "residency/model/file_identity.hpp"
-#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stat_identity.hpp"
-#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

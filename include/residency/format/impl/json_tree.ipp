@@ -2,19 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <tuple>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"

@@ -8,18 +8,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/gguf_type.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/manifest.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/torch_dtype.hpp"
 #include "residency/format/view.hpp"

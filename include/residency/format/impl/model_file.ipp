@@ -3,22 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/input.hpp"
 #include "residency/format/model_file.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/number.hpp"
 

@@ -4,29 +4,21 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <span>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <unordered_set>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/executorch.hpp"
 #include "residency/format/folder.hpp"
 #include "residency/format/gguf.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
 #include "residency/format/manifest.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/open.hpp"
 #include "residency/format/other_kinds.hpp"
 #include "residency/format/packed.hpp"
-#include "residency/format/read_options.hpp"
 #include "residency/format/safetensors.hpp"
 #include "residency/format/torch.hpp"
 #include "residency/format/zip.hpp"

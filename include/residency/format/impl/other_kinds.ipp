@@ -4,14 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/other_kinds.hpp"
 #include "residency/format/torch.hpp"
 

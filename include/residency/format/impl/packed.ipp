@@ -8,17 +8,14 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
-#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -29,10 +26,6 @@
 #include "residency/codec/packed_header.hpp"
 #include "residency/codec/packed_header_layout.hpp"
 #include "residency/codec/packed_part.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/format/input.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/packed.hpp"
 #include "residency/format/view.hpp"
 #include "residency/host/thread_group.hpp"
@@ -42,7 +35,6 @@
 #include "residency/model/container_writer.hpp"
 #include "residency/model/dtype.hpp"
 #include "residency/model/number.hpp"
-#include "residency/model/packed_form.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "residency/model/storage.hpp"
 

@@ -3,36 +3,20 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/executorch.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/program.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/container_writer.hpp"
-#include "residency/model/dtype.hpp"
 #include "residency/model/file.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
-#include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/model/storage.hpp"
-#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 

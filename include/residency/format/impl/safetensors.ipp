@@ -2,31 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <numeric>
-#include <span>
-#include <string>
-#include <string_view>
 #include <unordered_set>
-#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/folder.hpp"
-#include "residency/format/input.hpp"
 #include "residency/format/json_tree.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/other_kinds.hpp"
-#include "residency/format/read_options.hpp"
 #include "residency/format/safetensors.hpp"
-#include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {

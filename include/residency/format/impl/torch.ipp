@@ -4,27 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/folder.hpp"
-#include "residency/format/input.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/other_kinds.hpp"
-#include "residency/format/read_options.hpp"
 #include "residency/format/torch.hpp"
-#include "residency/format/torch_pickle.hpp"
 #include "residency/format/torch_tree.hpp"
 #include "residency/format/view.hpp"
-#include "residency/format/zip.hpp"
 #include "residency/model/number.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {

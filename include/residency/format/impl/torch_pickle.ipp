@@ -2,20 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <variant>
-#include <vector>
-
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/format/input.hpp"
-#include "residency/format/torch_dtype.hpp"
 #include "residency/format/torch_pickle.hpp"
 #include "residency/model/number.hpp"
 

@@ -3,20 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <optional>
 #include <set>
-#include <string>
-#include <string_view>
-#include <unordered_set>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/format/input.hpp"
-#include "residency/format/torch_pickle.hpp"
 #include "residency/format/torch_tree.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format { namespace detail {

@@ -3,17 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/format/input.hpp"
-#include "residency/format/model_file.hpp"
 #include "residency/format/view.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"

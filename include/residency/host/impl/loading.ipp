@@ -4,33 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
-#include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <mutex>
 #include <span>
-#include <string>
 #include <unordered_map>
-#include <utility>
 #include <variant>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/device/memory_limits.hpp"
-#include "residency/error.hpp"
 #include "residency/host/loading.hpp"
-#include "residency/host/region.hpp"
-#include "residency/host/thread_group.hpp"
-#include "residency/host/tier.hpp"
-#include "residency/host/weight_file.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"
-#include "residency/model/schedule.hpp"
-#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 

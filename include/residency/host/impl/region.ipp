@@ -2,19 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <sys/mman.h>
 #include <sys/types.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
 #include <system_error>
 
-#include "residency/config.hpp"
 #include "residency/device/memory_node.hpp"
-#include "residency/error.hpp"
 #include "residency/host/region.hpp"
 #include "residency/model/number.hpp"
 

@@ -3,25 +3,16 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <mutex>
-#include <optional>
-#include <span>
 #include <unordered_map>
-#include <utility>
 #include <variant>
-#include <vector>
 
 #include "residency/codec/packed_part.hpp"
-#include "residency/config.hpp"
 #include "residency/device/cuda_host_memory.hpp"
-#include "residency/error.hpp"
 #include "residency/host/share.hpp"
 #include "residency/host/thread_group.hpp"
 #include "residency/host/weight_file.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "residency/model/storage.hpp"

@@ -13,27 +13,15 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cinttypes>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <memory>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <system_error>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include "residency/codec/checksum.hpp"
-#include "residency/config.hpp"
 #include "residency/device/cuda_host_memory.hpp"
-#include "residency/device/memory_limits.hpp"
 #include "residency/device/memory_node.hpp"
-#include "residency/error.hpp"
-#include "residency/host/region.hpp"
 #include "residency/host/shared_bytes.hpp"
 #include "residency/host/thread_group.hpp"
 #include "residency/model/number.hpp"

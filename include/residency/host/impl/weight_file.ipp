@@ -5,25 +5,16 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/types.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <system_error>
-#include <vector>
 
 #include "residency/codec/packed_part.hpp"
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/host/weight_file.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stat_identity.hpp"
-#include "residency/model/storage.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
 

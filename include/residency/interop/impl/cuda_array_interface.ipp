@@ -3,16 +3,12 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/interop/cuda_array_interface.hpp"
 #include "residency/model/dtype.hpp"
-#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

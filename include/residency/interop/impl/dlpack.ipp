@@ -3,16 +3,10 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/interop/dlpack.hpp"
-#include "residency/model/dtype.hpp"
-#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace dlpack {
 

@@ -3,26 +3,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-#include <variant>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
-#include "residency/model/ids.hpp"
-#include "residency/model/name_index.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/quoted.hpp"
-#include "residency/model/storage.hpp"
-#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

@@ -5,32 +5,16 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/catalog_builder.hpp"
-#include "residency/model/dtype.hpp"
-#include "residency/model/host_bytes.hpp"
-#include "residency/model/ids.hpp"
-#include "residency/model/name_index.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "residency/model/stat_identity.hpp"
-#include "residency/model/storage.hpp"
-#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {
 

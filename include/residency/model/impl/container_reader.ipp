@@ -2,17 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
-#include <utility>
-
-#include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
-#include "residency/model/number.hpp"
 #include "residency/model/stable_hash.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <vector>
-
-#include "residency/config.hpp"
-#include "residency/model/container.hpp"
 #include "residency/model/container_writer.hpp"
 #include "residency/model/stable_hash.hpp"
 

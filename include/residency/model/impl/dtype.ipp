@@ -2,12 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/dtype.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"

@@ -7,16 +7,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <cstdint>
-#include <cstdio>
-#include <span>
-#include <string>
 #include <system_error>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/quoted.hpp"

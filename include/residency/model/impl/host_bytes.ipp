@@ -2,14 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <new>
-#include <utility>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/number.hpp"
 

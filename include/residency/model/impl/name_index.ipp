@@ -2,20 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/name_index.hpp"
 #include "residency/model/quoted.hpp"
 #include "residency/model/stable_hash.hpp"
-#include "residency/model/weight.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace detail {
 

@@ -5,13 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/model/catalog.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/natural_order.hpp"
 #include "residency/model/sort.hpp"
 

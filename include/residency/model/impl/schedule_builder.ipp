@@ -2,18 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string>
-#include <string_view>
-#include <utility>
-
 #include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/model/catalog.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
-#include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -4,24 +4,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/container_writer.hpp"
 #include "residency/model/file.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/quoted.hpp"
-#include "residency/model/schedule.hpp"
 #include "residency/model/schedule_builder.hpp"
 #include "residency/model/schedule_file.hpp"
 

@@ -2,17 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <memory>
-#include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
-#include "residency/error.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -4,17 +4,14 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/packed/bound.hpp"
 #include "residency/packed/dual_simplex.hpp"
-#include "residency/packed/layout.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/problem.hpp"
 

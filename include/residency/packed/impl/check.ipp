@@ -10,12 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/packed/check.hpp"
-#include "residency/packed/layout.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {

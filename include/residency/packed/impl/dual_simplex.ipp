@@ -4,15 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
 #include <numeric>
-#include <span>
-#include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/packed/dual_simplex.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {

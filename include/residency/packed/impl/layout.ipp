@@ -4,25 +4,17 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <numeric>
 #include <optional>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/planner.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/pool/memory_pool.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {

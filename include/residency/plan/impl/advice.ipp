@@ -3,21 +3,14 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 #include <cstdio>
-#include <optional>
-#include <string>
 #include <utility>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 #include "residency/plan/advice.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/floor.hpp"
-#include "residency/plan/options.hpp"
 #include "residency/plan/planner.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -4,19 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/number.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/network_simplex.hpp"
-#include "residency/plan/problem.hpp"
-#include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 

@@ -11,13 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/plan.hpp"
-#include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 

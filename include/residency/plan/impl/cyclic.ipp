@@ -5,22 +5,16 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/cyclic.hpp"
-#include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
-#include "residency/plan/options.hpp"
-#include "residency/plan/plan.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/release_search.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_calls.hpp"

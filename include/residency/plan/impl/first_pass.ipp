@@ -3,16 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/plan/first_pass.hpp"
-#include "residency/plan/plan.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -3,13 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdint>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/turn.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <span>
 
-#include "residency/config.hpp"
 #include "residency/plan/fluid.hpp"
 #include "residency/plan/tuning.hpp"
 

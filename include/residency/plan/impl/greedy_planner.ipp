@@ -4,15 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/greedy_planner.hpp"
-#include "residency/plan/image.hpp"
-#include "residency/plan/problem.hpp"
-#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -4,16 +4,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <span>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -4,15 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
-#include "residency/plan/image.hpp"
 #include "residency/plan/interval_ring.hpp"
-#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_calls.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

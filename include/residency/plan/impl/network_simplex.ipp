@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 
-#include "residency/config.hpp"
 #include "residency/plan/network_simplex.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -2,22 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/container.hpp"
 #include "residency/model/container_reader.hpp"
 #include "residency/model/container_writer.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/stable_hash.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/plan.hpp"
 #include "residency/plan/plan_file.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -5,25 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/cyclic.hpp"
 #include "residency/plan/greedy_planner.hpp"
-#include "residency/plan/image.hpp"
-#include "residency/plan/options.hpp"
-#include "residency/plan/plan.hpp"
 #include "residency/plan/planner.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_calls.hpp"
 #include "residency/plan/simulate.hpp"

@@ -3,14 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/error.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"

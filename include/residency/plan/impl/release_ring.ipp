@@ -3,16 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/plan/copy.hpp"
 #include "residency/plan/release_ring.hpp"
-#include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_calls.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -5,18 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <tuple>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/plan/fluid.hpp"
-#include "residency/plan/release_ring.hpp"
 #include "residency/plan/release_search.hpp"
-#include "residency/plan/ring_calls.hpp"
-#include "residency/plan/ring_problem.hpp"
-#include "residency/plan/search.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

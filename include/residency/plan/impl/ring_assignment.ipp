@@ -4,15 +4,8 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
-#include "residency/plan/copy.hpp"
-#include "residency/plan/image.hpp"
-#include "residency/plan/plan.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -3,14 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 
-#include "residency/config.hpp"
-#include "residency/plan/copy.hpp"
-#include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_calls.hpp"
-#include "residency/plan/timeline.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -3,14 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/plan/fluid.hpp"
 #include "residency/plan/ring_candidate.hpp"
-#include "residency/plan/ring_problem.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -3,17 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/plan/copy.hpp"
-#include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_calls.hpp"
-#include "residency/plan/ring_candidate.hpp"
 #include "residency/plan/ring_evaluator.hpp"
-#include "residency/plan/ring_problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {
 

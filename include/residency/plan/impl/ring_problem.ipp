@@ -4,14 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
-#include "residency/plan/image.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/ring_assignment.hpp"
 #include "residency/plan/ring_problem.hpp"
 

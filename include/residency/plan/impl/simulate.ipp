@@ -5,19 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <span>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
-#include "residency/plan/options.hpp"
-#include "residency/plan/plan.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/simulate.hpp"
-#include "residency/plan/timeline.hpp"
 #include "residency/plan/tuning.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

@@ -4,18 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/copy.hpp"
-#include "residency/plan/image.hpp"
-#include "residency/plan/problem.hpp"
-#include "residency/plan/ring_assignment.hpp"
-#include "residency/plan/ring_calls.hpp"
-#include "residency/plan/search.hpp"
 #include "residency/plan/slot_search.hpp"
 #include "residency/plan/tuning.hpp"
 

@@ -4,14 +4,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <vector>
 
-#include "residency/config.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/plan/copy.hpp"
-#include "residency/plan/plan.hpp"
-#include "residency/plan/problem.hpp"
 #include "residency/plan/simulate.hpp"
 #include "residency/plan/step_ranges.hpp"
 #include "residency/plan/timeline.hpp"

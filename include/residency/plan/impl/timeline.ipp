@@ -3,11 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <utility>
 
-#include "residency/config.hpp"
 #include "residency/plan/timeline.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace plan {

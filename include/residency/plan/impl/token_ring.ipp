@@ -5,19 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <tuple>
 #include <utility>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/plan/image.hpp"
 #include "residency/plan/problem.hpp"
-#include "residency/plan/ring_calls.hpp"
-#include "residency/plan/ring_candidate.hpp"
-#include "residency/plan/ring_evaluator.hpp"
-#include "residency/plan/ring_problem.hpp"
 #include "residency/plan/token_ring.hpp"
 #include "residency/plan/tuning.hpp"
 

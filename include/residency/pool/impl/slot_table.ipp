@@ -2,13 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <vector>
-
-#include "residency/config.hpp"
 #include "residency/pool/slot_table.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {

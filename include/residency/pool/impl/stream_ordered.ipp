@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <span>
-
-#include "residency/config.hpp"
-#include "residency/pool/memory_pool.hpp"
 #include "residency/pool/stream_ordered.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace pool {

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <memory>
 #include <thread>
 #include <utility>
 

@@ -11,10 +11,8 @@
 #include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/core/measure/learning_report.hpp"

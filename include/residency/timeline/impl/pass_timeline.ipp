@@ -4,13 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <limits>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/core/measure/report_text.hpp"

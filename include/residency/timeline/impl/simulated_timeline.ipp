@@ -3,11 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/timeline/simulated_timeline.hpp"

@@ -7,7 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include "residency/device/memory_limits.hpp"
 #include "residency/transport/transport_policy.hpp"
 #include "residency/transport/weight_sources.hpp"
 

@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
-#include "residency/config.hpp"
 #include "residency/core/engine/lease_table.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

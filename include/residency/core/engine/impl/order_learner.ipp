@@ -2,20 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
-#include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
-#include "residency/config.hpp"
 #include "residency/core/engine/order_learner.hpp"
-#include "residency/core/measure/learning_report.hpp"
-#include "residency/error.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
-#include "residency/model/schedule.hpp"
 #include "residency/model/sort.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

@@ -2,21 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
-#include <cstdint>
-#include <span>
-#include <string>
 #include <utility>
 
-#include "residency/config.hpp"
 #include "residency/core/engine/schedule_cursor.hpp"
 #include "residency/core/measure/report_text.hpp"
-#include "residency/error.hpp"
-#include "residency/model/access_point.hpp"
-#include "residency/model/catalog.hpp"
-#include "residency/model/ids.hpp"
-#include "residency/model/schedule.hpp"
-#include "residency/model/use_order.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

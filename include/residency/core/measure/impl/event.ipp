@@ -2,9 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string_view>
-
-#include "residency/config.hpp"
 #include "residency/core/measure/event.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

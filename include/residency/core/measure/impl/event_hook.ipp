@@ -2,12 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <string>
 
-#include "residency/config.hpp"
 #include "residency/core/measure/event_hook.hpp"
 
 #if RESIDENCY_EXCEPTIONS

@@ -2,10 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <string_view>
-
-#include "residency/config.hpp"
 #include "residency/core/measure/learning_report.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

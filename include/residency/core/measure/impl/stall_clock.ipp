@@ -3,14 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
 #include <utility>
 
-#include "residency/config.hpp"
 #include "residency/core/measure/stall_clock.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

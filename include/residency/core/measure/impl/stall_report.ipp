@@ -5,18 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/core/measure/learning_report.hpp"
 #include "residency/core/measure/report_text.hpp"
 #include "residency/core/measure/stall_report.hpp"
-#include "residency/error.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
 #include "residency/model/number.hpp"

@@ -3,12 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <string_view>
 #include <utility>
 
-#include "residency/config.hpp"
 #include "residency/core/measure/stalls.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI {

@@ -4,11 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/core/measure/step_clock.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {

@@ -3,19 +3,11 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <span>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 #include "residency/config.hpp"
 #include "residency/core/planned/chunk_table.hpp"
-#include "residency/model/ids.hpp"
 #include "residency/model/sort.hpp"
-#include "residency/plan/plan.hpp"
-#include "residency/transport/transport_policy.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

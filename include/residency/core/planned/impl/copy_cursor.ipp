@@ -2,9 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "residency/config.hpp"
 #include "residency/core/planned/copy_cursor.hpp"
-#include "residency/plan/plan.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

@@ -3,13 +3,8 @@
 #pragma once
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <limits>
-#include <span>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/core/planned/chunk_table.hpp"
 #include "residency/core/planned/live_ranges.hpp"
 

@@ -2,34 +2,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <chrono>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
-#include <utility>
 #include <variant>
-#include <vector>
 
-#include "residency/config.hpp"
 #include "residency/core/engine/decider.hpp"
 #include "residency/core/planned/plan_factory.hpp"
-#include "residency/error.hpp"
-#include "residency/model/catalog.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/number.hpp"
-#include "residency/model/schedule.hpp"
 #include "residency/model/sort.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/plan/check.hpp"
-#include "residency/plan/floor.hpp"
 #include "residency/plan/image.hpp"
-#include "residency/plan/options.hpp"
-#include "residency/plan/plan.hpp"
 #include "residency/plan/planner.hpp"
-#include "residency/plan/problem.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
 

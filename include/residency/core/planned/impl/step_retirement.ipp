@@ -2,11 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
 
-#include "residency/config.hpp"
 #include "residency/core/planned/step_retirement.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace core {
