@@ -21,12 +21,12 @@
 #include "tests/support/watched_device.hpp"
 
 // The suite asks nothing of a pool, or of its device, beyond the concepts.
-template void residency::conformance::check_memory_pool<archetype::Pool>(archetype::Device&,
-                                                                         const residency::conformance::MemoryPoolSuite&,
-                                                                         const std::function<archetype::Pool()>&);
+template void residency::conformance::check_memory_pool<archetype::Pool>(
+    archetype::Device&, const residency::conformance::MemoryPoolSuite&,
+    const std::function<std::unique_ptr<archetype::Pool>()>&);
 template void residency::conformance::check_memory_pool<archetype::ResizablePool>(
     archetype::Device&, const residency::conformance::MemoryPoolSuite&,
-    const std::function<archetype::ResizablePool()>&);
+    const std::function<std::unique_ptr<archetype::ResizablePool>()>&);
 
 namespace faults_test {
 
@@ -83,7 +83,6 @@ class Faulty : public Slab {
 public:
     explicit Faulty(Config config) : Faulty(Fault::none, config) {}
     Faulty(Fault fault, Config config) : Slab{config}, fault_{fault} {}
-    Faulty(Faulty&&) noexcept = default;
 
     Status open(Watched& device, const pool::Requirements& requirements, std::uint64_t cap_bytes) {
         device_ = &device;
@@ -141,7 +140,7 @@ void check_faulty(Fault fault) {
     if (fault == Fault::keeps_memory) { device.expect_leaks(); }
     conformance::check_memory_pool<Faulty>(
         device, {.runs = 12, .patience = std::chrono::milliseconds{200}, .allocations = test::allocations_here},
-        [fault] { return Faulty{fault, {}}; });
+        [fault] { return std::make_unique<Faulty>(fault, Slab::Config{}); });
 }
 
 }  // namespace

@@ -322,19 +322,6 @@ TEST_CASE("out of memory in the middle gives back what was taken, and nothing ha
     CHECK(holds(device, pool, 2, std::byte{9}));
 }
 
-TEST_CASE("a pool that moves takes everything along") {
-    CheckedDevice device;
-    Virtual pool{{.chunk_bytes = chunk}};
-    open(pool, device, 2);
-    must(pool.arrange(2, Table{0, 1}));
-    fill(device, pool, 1, std::byte{4});
-    Virtual moved{std::move(pool)};
-    CHECK(holds(device, moved, 1, std::byte{4}));
-    CHECK(moved.held_bytes() == 2 * chunk);
-    moved.close();
-    CHECK(used(device) == 0);
-}
-
 TEST_SUITE_END();
 
 }  // namespace virtual_test

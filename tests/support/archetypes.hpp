@@ -110,6 +110,8 @@ struct Pool {
     static constexpr bool one_range = false;
 
     explicit Pool(Config) {}
+    Pool(const Pool&) = delete;
+    Pool& operator=(const Pool&) = delete;
     std::uint64_t occupied(std::uint64_t bytes) const noexcept { return bytes; }
     std::uint64_t floor_bytes(const Device&, const residency::pool::Requirements&) const { return 0; }
     Status open(Device&, const residency::pool::Requirements&, std::uint64_t) { return {}; }

@@ -70,7 +70,7 @@ struct Place {
 template <class P>
 concept MemoryPool =
     Device<typename P::Device> && std::default_initializable<typename P::Config> &&
-    std::constructible_from<P, typename P::Config> && std::is_nothrow_move_constructible_v<P> &&
+    std::constructible_from<P, typename P::Config> &&
     requires(P p, const P c, typename P::Device& device, const typename P::Device& const_device,
              typename P::Device::Stream s, const Requirements& requirements, std::uint64_t bytes, void* at) {
         { std::bool_constant<P::one_range>{} };

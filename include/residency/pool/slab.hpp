@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "residency/device/device.hpp"
@@ -39,21 +38,8 @@ public:
     Slab() : Slab(Config{}) {}
     /// Cuts memory as `config` says.
     explicit Slab(Config config) noexcept : config_{config} {}
-    /// The source is empty afterwards.
-    /// @{
-    Slab(Slab&& other) noexcept
-        : config_{other.config_},
-          device_{std::exchange(other.device_, nullptr)},
-          range_{std::exchange(other.range_, nullptr)},
-          range_bytes_{other.range_bytes_},
-          first_slot_{other.first_slot_},
-          slot_bytes_{other.slot_bytes_},
-          chunk_bytes_{other.chunk_bytes_},
-          slots_{std::exchange(other.slots_, {})},
-          chunks_{std::exchange(other.chunks_, {})},
-          held_chunks_{std::exchange(other.held_chunks_, 0)} {}
-    Slab& operator=(Slab&&) = delete;
-    /// @}
+    Slab(const Slab&) = delete;
+    Slab& operator=(const Slab&) = delete;
     ~Slab() { close(); }
 
     /// What MemoryPool and its optional parts ask for. occupied() before open(), where the slot is not known yet: `bytes` themselves.

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -45,21 +44,8 @@ public:
     explicit StreamOrdered(Config config) noexcept : config_{config} {
         config_.rounding_bytes = (std::max)(config_.rounding_bytes, std::uint64_t{1});
     }
-    /// The source is empty afterwards.
-    StreamOrdered(StreamOrdered&& other) noexcept
-        : config_{other.config_},
-          device_{std::exchange(other.device_, nullptr)},
-          pools_{std::exchange(other.pools_, {})},
-          owners_{std::exchange(other.owners_, {})},
-          next_number_{other.next_number_},
-          tracks_owners_{std::exchange(other.tracks_owners_, false)},
-          cap_bytes_{other.cap_bytes_},
-          limit_bytes_{other.limit_bytes_},
-          ceiling_bytes_{other.ceiling_bytes_},
-          largest_bytes_{other.largest_bytes_},
-          requested_bytes_{std::exchange(other.requested_bytes_, 0)},
-          fixed_bytes_{std::exchange(other.fixed_bytes_, 0)} {}
-    StreamOrdered& operator=(StreamOrdered&&) = delete;
+    StreamOrdered(const StreamOrdered&) = delete;
+    StreamOrdered& operator=(const StreamOrdered&) = delete;
     ~StreamOrdered() { close(); }
 
     /// What MemoryPool and its optional parts ask for.

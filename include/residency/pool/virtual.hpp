@@ -51,17 +51,8 @@ public:
     Virtual() : Virtual(Config{}) {}
     /// Cuts memory as `config` says.
     explicit Virtual(Config config) noexcept : config_{config} {}
-    /// The source is empty afterwards.
-    Virtual(Virtual&& other) noexcept
-        : config_{other.config_},
-          device_{std::exchange(other.device_, nullptr)},
-          base_{other.base_},
-          chunk_bytes_{other.chunk_bytes_},
-          slots_{std::move(other.slots_)},
-          table_{std::move(other.table_)} {
-        RESIDENCY_ASSERT(!other.is_asleep_, "a pool that is asleep does not move: its stock knows it");
-    }
-    Virtual& operator=(Virtual&&) = delete;
+    Virtual(const Virtual&) = delete;
+    Virtual& operator=(const Virtual&) = delete;
     ~Virtual() override { close(); }
 
     /// Bytes of a physical chunk on that device.
