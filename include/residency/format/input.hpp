@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unistd.h>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "residency/error.hpp"
+#include "residency/model/file.hpp"
 #include "residency/model/file_identity.hpp"
 #include "residency/model/number.hpp"
 #include "residency/model/storage.hpp"
@@ -40,29 +40,6 @@ public:
         return input;
     }
 
-    /// The source is empty afterwards.
-    /// @{
-    Input(Input&& other) noexcept
-        : fd_{std::exchange(other.fd_, -1)},
-          path_{std::move(other.path_)},
-          memory_{other.memory_},
-          bytes_{other.bytes_},
-          identity_{other.identity_},
-          pieces_{std::move(other.pieces_)} {}
-    Input& operator=(Input&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        std::swap(path_, other.path_);
-        std::swap(memory_, other.memory_);
-        std::swap(bytes_, other.bytes_);
-        std::swap(identity_, other.identity_);
-        std::swap(pieces_, other.pieces_);
-        return *this;
-    }
-    /// @}
-    ~Input() {
-        if (fd_ >= 0) { ::close(fd_); }
-    }
-
     /// The path of the file, or of its first piece.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Its size when it was opened.
@@ -88,7 +65,7 @@ private:
     [[nodiscard]] Error ends_before(std::uint64_t offset, std::uint64_t count) const;
     [[nodiscard]] Error changed(const FileIdentity& before, const FileIdentity& now, const char* when) const;
 
-    int fd_;
+    residency::detail::Descriptor fd_;
     std::string path_;
     std::span<const std::byte> memory_;
     std::uint64_t bytes_ = 0;

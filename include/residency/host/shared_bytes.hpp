@@ -22,6 +22,7 @@
 #include "residency/error.hpp"
 #include "residency/host/region.hpp"
 #include "residency/host/tier.hpp"
+#include "residency/model/file.hpp"
 #include "residency/model/host_bytes.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace host {
@@ -88,20 +89,10 @@ struct SharedHeader {
 /// A file of shared bytes that is open: closes it, which gives its locks back.
 class SharedFile {
 public:
-    SharedFile() = default;
-    SharedFile(SharedFile&& other) noexcept
-        : descriptor_{std::exchange(other.descriptor_, -1)}, path_{std::move(other.path_)} {}
-    SharedFile& operator=(SharedFile&& other) noexcept {
-        std::swap(descriptor_, other.descriptor_);
-        std::swap(path_, other.path_);
-        return *this;
-    }
-    ~SharedFile();
-
     /// None: there is no file at the path, and `creates` is false. Errors: io; mismatch where it belongs to another user.
     [[nodiscard]] static Result<std::optional<SharedFile>> try_open(const std::string& path, bool creates,
                                                                     const SharedOptions& options);
-    [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
+    [[nodiscard]] int descriptor() const noexcept { return descriptor_.get(); }
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
     /// Whether the path still names this file.
     [[nodiscard]] bool is_at_path() const noexcept;
@@ -119,7 +110,7 @@ public:
     [[nodiscard]] Error malformed(std::uint64_t offset, const std::string& found) const;
 
 private:
-    int descriptor_ = -1;
+    residency::detail::Descriptor descriptor_;
     std::string path_;
 };
 

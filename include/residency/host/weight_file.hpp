@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <unistd.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -14,6 +12,7 @@
 
 #include "residency/config.hpp"
 #include "residency/error.hpp"
+#include "residency/model/file.hpp"
 #include "residency/model/file_identity.hpp"
 #include "residency/model/storage.hpp"
 
@@ -36,29 +35,6 @@ public:
     /// Blocks. Errors: io; mismatch where it is not the file that the catalog was made from: it has another size or, if the catalog
     /// knows the identity, it is another file or was written to since.
     [[nodiscard]] static Result<WeightFile> try_open(const SourceFile& source, FileAccess access);
-
-    /// The source is empty afterwards.
-    /// @{
-    WeightFile(WeightFile&& other) noexcept
-        : fd_{std::exchange(other.fd_, -1)},
-          path_{std::move(other.path_)},
-          identity_{other.identity_},
-          is_direct_{other.is_direct_},
-          drops_cache_{other.drops_cache_},
-          pieces_{std::move(other.pieces_)} {}
-    WeightFile& operator=(WeightFile&& other) noexcept {
-        std::swap(fd_, other.fd_);
-        std::swap(path_, other.path_);
-        std::swap(identity_, other.identity_);
-        std::swap(is_direct_, other.is_direct_);
-        std::swap(drops_cache_, other.drops_cache_);
-        std::swap(pieces_, other.pieces_);
-        return *this;
-    }
-    /// @}
-    ~WeightFile() {
-        if (fd_ >= 0) { ::close(fd_); }
-    }
 
     /// The path of the file, or of its first piece.
     [[nodiscard]] const std::string& path() const noexcept { return path_; }
@@ -90,7 +66,7 @@ private:
     [[nodiscard]] Error changed(std::uint64_t offset, const std::string& how) const;
     [[nodiscard]] Error system_error(std::uint64_t offset, const std::string& what) const;
 
-    int fd_ = -1;
+    residency::detail::Descriptor fd_;
     std::string path_;
     FileIdentity identity_;
     bool is_direct_ = false;

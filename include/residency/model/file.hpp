@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "residency/error.hpp"
@@ -18,6 +21,25 @@ struct FileCloser {
     void operator()(std::FILE* file) const noexcept { static_cast<void>(std::fclose(file)); }
 };
 using FileHandle = std::unique_ptr<std::FILE, FileCloser>;
+
+/// Closes a file descriptor. Movable; the source has none afterwards.
+class Descriptor {
+public:
+    explicit Descriptor(int fd = -1) noexcept : fd_{fd} {}
+    Descriptor(Descriptor&& other) noexcept : fd_{std::exchange(other.fd_, -1)} {}
+    Descriptor& operator=(Descriptor&& other) noexcept {
+        std::swap(fd_, other.fd_);
+        return *this;
+    }
+    ~Descriptor() {
+        if (fd_ >= 0) { ::close(fd_); }
+    }
+    /// Below 0: none.
+    [[nodiscard]] int get() const noexcept { return fd_; }
+
+private:
+    int fd_;
+};
 
 /// Blocks. Opens a regular file for reading. A folder, a pipe or a device is refused, and none of them is waited for. Error io.
 [[nodiscard]] RESIDENCY_INLINE Result<FileHandle> open_regular_file(const std::string& path);

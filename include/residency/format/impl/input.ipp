@@ -94,8 +94,8 @@ RESIDENCY_INLINE Status Input::check() const {
         if (Status same = piece.check(); !same) { return same; }
     }
     struct stat status = {};
-    if (fd_ < 0) { return {}; }
-    if (::fstat(fd_, &status) != 0) { return system_error(path_, 0, "cannot be examined"); }
+    if (fd_.get() < 0) { return {}; }
+    if (::fstat(fd_.get(), &status) != 0) { return system_error(path_, 0, "cannot be examined"); }
     const FileIdentity now = residency::detail::identity_of(status);
     return now == *identity_ ? Status{} : Status{changed(*identity_, now, "while it was read")};
 }
@@ -122,12 +122,12 @@ RESIDENCY_INLINE Status Input::try_read(std::uint64_t offset, std::span<std::byt
         offset = 0;
     }
     if (!pieces_.empty()) { return {}; }
-    if (fd_ < 0) {
+    if (fd_.get() < 0) {
         if (!out.empty()) { std::memcpy(out.data(), memory_.data() + offset, out.size()); }
         return {};
     }
     while (!out.empty()) {
-        const ssize_t got = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+        const ssize_t got = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
         if (got < 0) {
             if (errno == EINTR) { continue; }
             return system_error(path_, offset, "cannot be read");

@@ -153,25 +153,22 @@ static_assert(std::is_trivially_copyable_v<SharedHeader> && sizeof(SharedHeader)
 }
 /// @}
 
-RESIDENCY_INLINE SharedFile::~SharedFile() {
-    if (descriptor_ >= 0) { ::close(descriptor_); }
-}
-
 RESIDENCY_INLINE Result<std::optional<SharedFile>> SharedFile::try_open(const std::string& path, bool creates,
                                                                         const SharedOptions& options) {
     SharedFile file;
     file.path_ = path;
     constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-    while (file.descriptor_ < 0) {
-        file.descriptor_ = ::open(path.c_str(), flags);
-        if (file.descriptor_ >= 0) { break; }
+    while (file.descriptor_.get() < 0) {
+        file.descriptor_ = residency::detail::Descriptor{::open(path.c_str(), flags)};
+        if (file.descriptor_.get() >= 0) { break; }
         if (errno != ENOENT) { return file.system_error("cannot be opened"); }
         if (!creates) { return std::optional<SharedFile>{}; }
-        file.descriptor_ = ::open(path.c_str(), flags | O_CREAT | O_EXCL, static_cast<mode_t>(options.permissions));
-        if (file.descriptor_ < 0 && errno != EEXIST) { return file.system_error("cannot be made"); }
+        file.descriptor_ = residency::detail::Descriptor{
+            ::open(path.c_str(), flags | O_CREAT | O_EXCL, static_cast<mode_t>(options.permissions))};
+        if (file.descriptor_.get() < 0 && errno != EEXIST) { return file.system_error("cannot be made"); }
     }
     struct stat status = {};
-    if (::fstat(file.descriptor_, &status) != 0) { return file.system_error("cannot be examined"); }
+    if (::fstat(file.descriptor_.get(), &status) != 0) { return file.system_error("cannot be examined"); }
     if (!S_ISREG(status.st_mode)) {
         return Error{ErrorKind::mismatch,
                      residency::detail::quoted(path) + " is not a regular file: share under another name, or move it"};
@@ -187,8 +184,8 @@ RESIDENCY_INLINE Result<std::optional<SharedFile>> SharedFile::try_open(const st
 
 RESIDENCY_INLINE bool SharedFile::is_at_path() const noexcept {
     struct stat mine = {}, there = {};
-    return ::fstat(descriptor_, &mine) == 0 && ::lstat(path_.c_str(), &there) == 0 && mine.st_dev == there.st_dev &&
-           mine.st_ino == there.st_ino;
+    return ::fstat(descriptor_.get(), &mine) == 0 && ::lstat(path_.c_str(), &there) == 0 &&
+           mine.st_dev == there.st_dev && mine.st_ino == there.st_ino;
 }
 
 RESIDENCY_INLINE Status SharedFile::lock(const SharedOptions& options) const {
@@ -196,36 +193,37 @@ RESIDENCY_INLINE Status SharedFile::lock(const SharedOptions& options) const {
     range.l_type = F_WRLCK;
     range.l_whence = SEEK_SET;
     range.l_len = 1;
-    if (::fcntl(descriptor_, F_OFD_SETLK, &range) == 0) { return {}; }
+    if (::fcntl(descriptor_.get(), F_OFD_SETLK, &range) == 0) { return {}; }
     if (errno != EAGAIN && errno != EACCES) { return system_error("cannot be locked"); }
-    const auto header = raw_header(descriptor_);
+    const auto header = raw_header(descriptor_.get());
     if (!options.wait && (!header || header->is_whole == 0)) {
         return Error{ErrorKind::wrong_state,
                      residency::detail::quoted(path_) + " is being written by " +
                          (header ? "process " + std::to_string(header->maker) : std::string{"another process"}) +
                          ": try again later, or wait for it by SharedOptions::wait"};
     }
-    while (::fcntl(descriptor_, F_OFD_SETLKW, &range) != 0) {  // who only looks at a whole file has it for a moment
+    while (::fcntl(descriptor_.get(), F_OFD_SETLKW, &range) !=
+           0) {  // who only looks at a whole file has it for a moment
         if (errno != EINTR) { return system_error("cannot be locked"); }
     }
     return {};
 }
 
 RESIDENCY_INLINE void SharedFile::use() const noexcept {
-    ::flock(descriptor_, LOCK_SH);  // nobody takes it alone, so that it is there at once
+    ::flock(descriptor_.get(), LOCK_SH);  // nobody takes it alone, so that it is there at once
     struct flock range = {};
     range.l_type = F_UNLCK;
     range.l_whence = SEEK_SET;
     range.l_len = 1;
-    ::fcntl(descriptor_, F_OFD_SETLK, &range);
+    ::fcntl(descriptor_.get(), F_OFD_SETLK, &range);
 }
 
 RESIDENCY_INLINE Result<std::optional<SharedHeader>> SharedFile::read_header() const {
-    const std::uint64_t bytes = size_of(descriptor_);
+    const std::uint64_t bytes = size_of(descriptor_.get());
     if (bytes == 0) { return std::optional<SharedHeader>{}; }
     SharedHeader header;
     header.magic = {};
-    const auto got = ::pread(descriptor_, static_cast<void*>(&header), sizeof header, 0);
+    const auto got = ::pread(descriptor_.get(), static_cast<void*>(&header), sizeof header, 0);
     if (got < 0) { return system_error("cannot be read"); }
 
     if (header.magic != SharedHeader::right_magic) {
@@ -250,7 +248,7 @@ RESIDENCY_INLINE Result<std::optional<SharedHeader>> SharedFile::read_header() c
 
 RESIDENCY_INLINE Status SharedFile::write_header(SharedHeader header) const {
     header.header_sum = sum_of(header);
-    if (::pwrite(descriptor_, &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
+    if (::pwrite(descriptor_.get(), &header, sizeof header, 0) != static_cast<ssize_t>(sizeof header)) {
         return system_error("cannot be written");
     }
     return {};

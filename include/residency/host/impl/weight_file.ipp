@@ -24,11 +24,11 @@ RESIDENCY_INLINE Result<WeightFile> WeightFile::try_open(const SourceFile& sourc
     WeightFile file;
     file.path_ = source.path;
     if (access == FileAccess::direct) {
-        file.fd_ = ::open(source.path.c_str(), flags | O_DIRECT);
-        file.is_direct_ = file.fd_ >= 0;
+        file.fd_ = residency::detail::Descriptor{::open(source.path.c_str(), flags | O_DIRECT)};
+        file.is_direct_ = file.fd_.get() >= 0;
     }
-    if (file.fd_ < 0) { file.fd_ = ::open(source.path.c_str(), flags); }
-    if (file.fd_ < 0) { return file.system_error(0, "cannot be opened"); }
+    if (file.fd_.get() < 0) { file.fd_ = residency::detail::Descriptor{::open(source.path.c_str(), flags)}; }
+    if (file.fd_.get() < 0) { return file.system_error(0, "cannot be opened"); }
     file.drops_cache_ = access == FileAccess::direct && !file.is_direct_;
     const auto identity = file.identify();
     if (!identity) { return identity.error(); }
@@ -85,7 +85,7 @@ RESIDENCY_INLINE Status WeightFile::try_read(std::uint64_t offset, std::span<std
     }
     std::size_t have = 0;
     while (have < needed) {
-        const ssize_t got = ::pread(fd_, out.data() + have, out.size() - have, static_cast<off_t>(offset + have));
+        const ssize_t got = ::pread(fd_.get(), out.data() + have, out.size() - have, static_cast<off_t>(offset + have));
         if (got < 0) {
             if (errno == EINTR) { continue; }
             Error error = system_error(offset + have, "cannot be read");
@@ -96,7 +96,7 @@ RESIDENCY_INLINE Status WeightFile::try_read(std::uint64_t offset, std::span<std
         have += static_cast<std::size_t>(got);
     }
     if (drops_cache_) {
-        ::posix_fadvise(fd_, static_cast<off_t>(offset), static_cast<off_t>(needed), POSIX_FADV_DONTNEED);
+        ::posix_fadvise(fd_.get(), static_cast<off_t>(offset), static_cast<off_t>(needed), POSIX_FADV_DONTNEED);
     }
     return check();
 }
@@ -114,7 +114,7 @@ RESIDENCY_INLINE Status WeightFile::check() const {
 
 RESIDENCY_INLINE Result<FileIdentity> WeightFile::identify() const {
     struct stat status = {};
-    if (::fstat(fd_, &status) != 0) { return system_error(0, "cannot be examined"); }
+    if (::fstat(fd_.get(), &status) != 0) { return system_error(0, "cannot be examined"); }
     if (!S_ISREG(status.st_mode)) {
         return Error{ErrorKind::io, residency::detail::quoted(path_) + ": not a regular file",
                      FileLocation{path_, 0, {}, {}}};
