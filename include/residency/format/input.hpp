@@ -59,8 +59,6 @@ public:
 private:
     Input(int fd, std::string path) noexcept : fd_{fd}, path_{std::move(path)} {}
 
-    [[nodiscard]] static Error system_error(const std::string& path, std::uint64_t offset, const std::string& what);
-
     /// The error of a range that is not in the file.
     [[nodiscard]] Error ends_before(std::uint64_t offset, std::uint64_t count) const;
     [[nodiscard]] Error changed(const FileIdentity& before, const FileIdentity& now, const char* when) const;
@@ -82,6 +80,12 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace format { namesp
 
 /// `text` in quotes, for a message of one line; the hexadecimal bytes of what is not UTF-8.
 [[nodiscard]] RESIDENCY_INLINE std::string shown(std::string_view text);
+
+/// The error of a call of the system that failed just now on a file. `offset`: the byte that it was about; 0: none.
+[[nodiscard]] RESIDENCY_INLINE Error system_error(const std::string& path, std::uint64_t offset,
+                                                  const std::string& what);
+/// Error io: a path with a zero byte, which the system would cut there.
+[[nodiscard]] RESIDENCY_INLINE Status check_path(const std::string& path);
 
 /// An error at byte `offset` of `source`, with what is wrong and, if given, what was found and expected.
 [[nodiscard]] RESIDENCY_INLINE Error error_at(ErrorKind kind, const std::string& source, std::uint64_t offset,

@@ -15,7 +15,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <utility>
 
 #include "residency/config.hpp"
@@ -118,12 +117,9 @@ public:
         std::uint64_t bytes = 0;
         auto header = try_header(tensors, metadata, bytes);
         if (!header) { return header.error().in(detail::shown(path)); }
-        if (path.find('\0') != std::string::npos) {
-            return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
-                         FileLocation{path, 0, {}, {}}};
-        }
+        if (Status valid = detail::check_path(path); !valid) { return valid.error(); }
         const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        if (fd < 0) { return failed(path, 0, detail::cannot_create); }
+        if (fd < 0) { return detail::system_error(path, 0, detail::cannot_create); }
         SafetensorsWriter writer{fd, path, bytes};
         if (Status written = writer.write(std::as_bytes(std::span{*header})); !written) { return written.error(); }
         return writer;
@@ -182,7 +178,7 @@ public:
                          detail::shown(path_) + ": " + residency::detail::in_bytes(left_) + " are still missing"};
         }
         if (::close(std::exchange(fd_, -1)) != 0) {
-            Error error = failed(path_, written_, "cannot be closed");
+            Error error = detail::system_error(path_, written_, "cannot be closed");
             ::unlink(path_.c_str());
             return error;
         }
@@ -209,13 +205,6 @@ private:
     SafetensorsWriter(int fd, std::string path, std::uint64_t left) noexcept
         : fd_{fd}, path_{std::move(path)}, left_{left} {}
 
-    [[nodiscard]] static Error failed(const std::string& path, std::uint64_t offset, const std::string& what) {
-        const int code = errno;
-        return {ErrorKind::io,
-                detail::shown(path) + ": " + (offset == 0 ? "" : "byte " + std::to_string(offset) + ": ") + what +
-                    ": " + std::generic_category().message(code),
-                FileLocation{path, offset, {}, {}}};
-    }
     /// The length and the padded header. `data_bytes` is set to the bytes of all tensors.
     [[nodiscard]] static Result<std::string> try_header(std::span<const SafetensorsTensor> tensors,
                                                         std::span<const ModelFile::Metadata> metadata,
@@ -225,7 +214,7 @@ private:
             const ssize_t done = ::write(fd_, data.data(), (std::min)(data.size(), std::size_t{1} << 30));
             if (done < 0) {
                 if (errno == EINTR) { continue; }
-                return failed(path_, written_, "cannot be written");
+                return detail::system_error(path_, written_, "cannot be written");
             }
             data = data.subspan(static_cast<std::size_t>(done));
             written_ += static_cast<std::uint64_t>(done);

@@ -40,16 +40,13 @@ RESIDENCY_INLINE bool Input::exists(const std::string& path) noexcept {
 }
 
 RESIDENCY_INLINE Result<Input> Input::try_open(const std::string& path) {
-    if (path.find('\0') != std::string::npos) {
-        return Error{ErrorKind::io, detail::shown(path) + ": a path cannot hold a zero byte",
-                     FileLocation{path, 0, {}, {}}};
-    }
+    if (Status valid = detail::check_path(path); !valid) { return valid.error(); }
     // O_NONBLOCK: opening a named pipe must not hang.
     const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0) { return system_error(path, 0, "cannot be opened" + detail::advice_for(path)); }
+    if (fd < 0) { return detail::system_error(path, 0, "cannot be opened" + detail::advice_for(path)); }
     Input input{fd, path};
     struct stat status = {};
-    if (::fstat(fd, &status) != 0) { return system_error(path, 0, "cannot be examined"); }
+    if (::fstat(fd, &status) != 0) { return detail::system_error(path, 0, "cannot be examined"); }
     if (!S_ISREG(status.st_mode)) {
         return Error{ErrorKind::io,
                      detail::shown(path) + (S_ISDIR(status.st_mode) ? ": a folder and not a file; give the file in it"
@@ -95,7 +92,7 @@ RESIDENCY_INLINE Status Input::check() const {
     }
     struct stat status = {};
     if (fd_.get() < 0) { return {}; }
-    if (::fstat(fd_.get(), &status) != 0) { return system_error(path_, 0, "cannot be examined"); }
+    if (::fstat(fd_.get(), &status) != 0) { return detail::system_error(path_, 0, "cannot be examined"); }
     const FileIdentity now = residency::detail::identity_of(status);
     return now == *identity_ ? Status{} : Status{changed(*identity_, now, "while it was read")};
 }
@@ -130,7 +127,7 @@ RESIDENCY_INLINE Status Input::try_read(std::uint64_t offset, std::span<std::byt
         const ssize_t got = ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset));
         if (got < 0) {
             if (errno == EINTR) { continue; }
-            return system_error(path_, offset, "cannot be read");
+            return detail::system_error(path_, offset, "cannot be read");
         }
         if (got == 0) {
             return Error{ErrorKind::io,
@@ -157,12 +154,6 @@ RESIDENCY_INLINE Error Input::ends_before(std::uint64_t offset, std::uint64_t co
     const auto end = residency::detail::checked_add(offset, count);
     return detail::malformed(path_, offset, detail::cut_off, residency::detail::in_bytes(bytes_),
                              detail::at_least(end));
-}
-
-RESIDENCY_INLINE Error Input::system_error(const std::string& path, std::uint64_t offset, const std::string& what) {
-    const int code = errno;
-    return {ErrorKind::io, detail::shown(path) + ": " + what + ": " + std::generic_category().message(code),
-            FileLocation{path, offset, std::generic_category().message(code), {}}};
 }
 
 RESIDENCY_INLINE Error Input::changed(const FileIdentity& before, const FileIdentity& now, const char* when) const {
@@ -196,6 +187,18 @@ RESIDENCY_INLINE std::string shown(std::string_view text) {
         out += digits[byte & 15];
     }
     return text.size() > longest ? out + " …" : out;
+}
+
+RESIDENCY_INLINE Error system_error(const std::string& path, std::uint64_t offset, const std::string& what) {
+    std::string why = std::generic_category().message(errno);
+    std::string message = shown(path) + ": " + (offset == 0 ? "" : "byte " + std::to_string(offset) + ": ") + what;
+    message += ": " + why;
+    return {ErrorKind::io, std::move(message), FileLocation{path, offset, std::move(why), {}}};
+}
+
+RESIDENCY_INLINE Status check_path(const std::string& path) {
+    if (path.find('\0') == std::string::npos) { return {}; }
+    return Error{ErrorKind::io, shown(path) + ": a path cannot hold a zero byte", FileLocation{path, 0, {}, {}}};
 }
 
 RESIDENCY_INLINE Error error_at(ErrorKind kind, const std::string& source, std::uint64_t offset,

@@ -16,7 +16,6 @@
 #include <mutex>
 #include <optional>
 #include <span>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -309,16 +308,13 @@ public:
 
     [[nodiscard]] Status try_create() {
         struct stat there{};
-        if (path_.find('\0') != std::string::npos) {
-            return Error{ErrorKind::io, shown(path_) + ": a path cannot hold a zero byte",
-                         FileLocation{path_, 0, {}, {}}};
-        }
+        if (Status valid = check_path(path_); !valid) { return valid; }
         if (::lstat(path_.c_str(), &there) == 0 && !S_ISREG(there.st_mode)) {
             return Error{ErrorKind::io, shown(path_) + ": is there, and no regular file: name another one",
                          FileLocation{path_, 0, {}, {}}};
         }
         fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        return fd_ < 0 ? Status{failed(partial_, 0, cannot_create)} : Status{};
+        return fd_ < 0 ? Status{system_error(partial_, 0, cannot_create)} : Status{};
     }
     [[nodiscard]] Status try_write(std::uint64_t offset, std::span<const std::byte> data) {
         while (!data.empty()) {
@@ -326,7 +322,7 @@ public:
                 ::pwrite(fd_, data.data(), (std::min)(data.size(), std::size_t{1} << 30), static_cast<off_t>(offset));
             if (done < 0) {
                 if (errno == EINTR) { continue; }
-                return failed(partial_, offset, "cannot be written");
+                return system_error(partial_, offset, "cannot be written");
             }
             data = data.subspan(static_cast<std::size_t>(done));
             offset += static_cast<std::uint64_t>(done);
@@ -335,23 +331,15 @@ public:
     }
     /// Brings it to the disk, and then under its name.
     [[nodiscard]] Status try_finish() {
-        if (::fsync(fd_) != 0) { return failed(partial_, 0, "cannot be written"); }
+        if (::fsync(fd_) != 0) { return system_error(partial_, 0, "cannot be written"); }
         const bool is_closed = ::close(std::exchange(fd_, -1)) == 0;
         if (is_closed && std::rename(partial_.c_str(), path_.c_str()) == 0) { return {}; }
-        Error error = failed(path_, 0, is_closed ? "cannot be replaced" : "cannot be closed");
+        Error error = system_error(path_, 0, is_closed ? "cannot be replaced" : "cannot be closed");
         ::unlink(partial_.c_str());
         return error;
     }
 
 private:
-    [[nodiscard]] static Error failed(const std::string& name, std::uint64_t offset, const std::string& what) {
-        const int code = errno;
-        return {ErrorKind::io,
-                shown(name) + ": " + (offset == 0 ? "" : "byte " + std::to_string(offset) + ": ") + what + ": " +
-                    std::generic_category().message(code),
-                FileLocation{name, offset, {}, {}}};
-    }
-
     std::string path_, partial_;
     int fd_ = -1;
 };
