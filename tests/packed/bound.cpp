@@ -15,12 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include "residency/packed/check.hpp"
 #include "residency/packed/dual_simplex.hpp"
 #include "residency/packed/layout.hpp"
 #include "residency/plan/bounds.hpp"
 #include "residency/plan/planner.hpp"
 #include "tests/packed/support.hpp"
+#include "tests/support/choice_check.hpp"
 #include "tests/support/planning.hpp"
 
 #if RESIDENCY_TEST_GLPK
@@ -446,7 +446,7 @@ TEST_CASE("where everything has nearly room, small matrices stay, and few large 
         REQUIRE(choice);
         const auto made = plan::make_plan(choice->rest, {});
         REQUIRE(made);
-        CHECK(packed::check(problem, *choice, *made));
+        CHECK(support::check_choice(problem, *choice, *made));
         const double bound = packed::exact_bound(problem, budget);
         // Without what is tiny there is less to do. Rounding once ended the program before it said so.
         CHECK(packed::exact_bound(without_norms, budget) <= bound * (1 + 1e-6));

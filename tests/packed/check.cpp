@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Residency authors
 // SPDX-License-Identifier: Apache-2.0
-// packed::check: what choose_unpacked() makes passes, and mistakes do not.
-#include "residency/packed/check.hpp"
+// What choose_unpacked() makes passes the check that the tests make of it, and mistakes do not.
 
 #include <doctest/doctest.h>
 
@@ -14,6 +13,7 @@
 
 #include "residency/packed/layout.hpp"
 #include "residency/plan/planner.hpp"
+#include "tests/support/choice_check.hpp"
 
 namespace check_test {
 
@@ -68,7 +68,7 @@ Made make(UnpackProblem problem, std::uint64_t budget) {
 }
 
 residency::Status checked(const Made& made) {
-    return check(made.problem, made.choice, plan::Plan{plan::PlanData{made.data}});
+    return support::check_choice(made.problem, made.choice, plan::Plan{plan::PlanData{made.data}});
 }
 
 }  // namespace

@@ -56,7 +56,6 @@
 #include "residency/model/impl/schedule_file.ipp"
 #include "residency/model/impl/use_order.ipp"
 #include "residency/packed/impl/bound.ipp"
-#include "residency/packed/impl/check.ipp"
 #include "residency/packed/impl/dual_simplex.ipp"
 #include "residency/packed/impl/layout.ipp"
 #include "residency/plan/impl/advice.ipp"

@@ -10,16 +10,21 @@
 #include <string>
 #include <vector>
 
-#include "residency/packed/check.hpp"
+#include "residency/error.hpp"
+#include "residency/packed/layout.hpp"
 #include "residency/plan/check.hpp"
+#include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 
-namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
+namespace support {
 
-namespace detail {
-
-/// The check of packed::check(), in parts.
+/// The check of check_choice(), in parts.
 class ChoiceCheck {
+    using Status = residency::Status;
+    using UnpackProblem = residency::packed::UnpackProblem;
+    using UnpackChoice = residency::packed::UnpackChoice;
+    using UnpackLayout = residency::packed::UnpackLayout;
+
 public:
     ChoiceCheck(const UnpackProblem& problem, const UnpackChoice& choice) : problem_{problem}, choice_{choice} {}
 
@@ -46,7 +51,9 @@ public:
                 return wrong(name(s) + " lies outside the memory");
             }
             if (layout.stays[s]) {
-                if (const std::uint32_t other = find(s); other != plan::none) { return over(s, other, "stays"); }
+                if (const std::uint32_t other = find(s); other != residency::plan::none) {
+                    return over(s, other, "stays");
+                }
                 there_[layout.offset[s]] = s;
             }
         }
@@ -55,12 +62,12 @@ public:
 
     /// Checks that the problem that is left to plan brings all that steps read and that does not stay.
     [[nodiscard]] Status rest() const {
-        const plan::Problem &rest = choice_.rest, &travels = problem_.travels;
+        const residency::plan::Problem &rest = choice_.rest, &travels = problem_.travels;
         if (rest.storages() != travels.storages() || rest.steps() != travels.steps()) {
             return wrong("what is left to plan has another number of storages or steps");
         }
         for (std::size_t k = 0; k < choice_.unpackings.size(); ++k) {
-            const Unpacking& each = choice_.unpackings[k];
+            const residency::packed::Unpacking& each = choice_.unpackings[k];
             if (each.step >= rest.steps() || each.storage >= rest.storages()) {
                 return wrong("an unpacking of a storage or in a step that there is not");
             }
@@ -84,10 +91,10 @@ public:
 
     /// Step by step: what is unpacked, what is lost by that, and what kernels find.
     [[nodiscard]] Status unpackings() {
-        const std::vector<Unpacking>& all = choice_.unpackings;
+        const std::vector<residency::packed::Unpacking>& all = choice_.unpackings;
         const std::uint32_t lanes = (std::max)(1U, problem_.leases_at_once);
         std::vector<std::size_t> current(problem_.unpacked_bytes.size(), all.size());
-        std::vector<std::uint32_t> read_by(problem_.unpacked_bytes.size(), plan::none);
+        std::vector<std::uint32_t> read_by(problem_.unpacked_bytes.size(), residency::plan::none);
         std::size_t next = 0;
         for (std::uint32_t i = 0; i < problem_.steps(); ++i) {
             const auto reads = problem_.reads(i);
@@ -104,10 +111,10 @@ public:
                     return wrong(name(s) + " is unpacked in " + step(i) +
                                  ", which does not read it: its packed bytes need not have come");
                 }
-                for (std::uint32_t other = find(s); other != plan::none; other = find(s)) {
+                for (std::uint32_t other = find(s); other != residency::plan::none; other = find(s)) {
                     if (choice_.layout.stays[other]) { return over(s, other, "stays"); }
                     const std::uint32_t last = read_by[other];
-                    const bool is_leased = last == plan::none || last + lanes > i;
+                    const bool is_leased = last == residency::plan::none || last + lanes > i;
                     if (other != s && is_leased) {
                         return over(s, other, "is read by " + step(i) + " or a lease before");
                     }
@@ -119,7 +126,7 @@ public:
                 }
                 there_[choice_.layout.offset[s]] = s;
                 current[s] = next;
-                read_by[s] = plan::none;
+                read_by[s] = residency::plan::none;
             }
             for (const std::uint32_t s : reads) {
                 if (problem_.unpacked_bytes[s] == 0 || choice_.layout.stays[s]) { continue; }
@@ -139,7 +146,7 @@ public:
     /// Steps take the time of unpacking too.
     [[nodiscard]] Status times() const {
         std::vector<double> due(problem_.steps(), 0.0);
-        for (const Unpacking& each : choice_.unpackings) {
+        for (const residency::packed::Unpacking& each : choice_.unpackings) {
             if (due[each.step] <= 0) { due[each.step] = problem_.launch_seconds; }
             due[each.step] +=
                 static_cast<double>(problem_.unpacked_bytes[each.storage]) / problem_.unpacked_bytes_per_second;
@@ -152,14 +159,14 @@ public:
         return {};
     }
 
-    [[nodiscard]] Status budget(const plan::Plan& plan) const {
+    [[nodiscard]] Status budget(const residency::plan::Plan& plan) const {
         if (plan.data().held_bytes <= choice_.rest.budget_bytes) { return {}; }
         return wrong("the plan holds more than the layout leaves");
     }
 
 private:
     [[nodiscard]] static Status wrong(const std::string& what) {
-        return Error{ErrorKind::mismatch, "packed plan: " + what};
+        return residency::Error{residency::ErrorKind::mismatch, "packed plan: " + what};
     }
     [[nodiscard]] static std::string name(std::uint32_t s) { return "storage " + std::to_string(s); }
     [[nodiscard]] static std::string step(std::uint32_t i) { return "step " + std::to_string(i); }
@@ -169,12 +176,12 @@ private:
     [[nodiscard]] std::uint64_t end(std::uint32_t s) const {
         return choice_.layout.offset[s] + problem_.unpacked_bytes[s];
     }
-    /// A storage that is there and whose place overlaps the one of `s`; none: plan::none.
+    /// A storage that is there and whose place overlaps the one of `s`; none: residency::plan::none.
     [[nodiscard]] std::uint32_t find(std::uint32_t s) const {
         auto after = there_.lower_bound(end(s));
-        if (after == there_.begin()) { return plan::none; }
+        if (after == there_.begin()) { return residency::plan::none; }
         const std::uint32_t other = std::prev(after)->second;
-        return end(other) > choice_.layout.offset[s] ? other : plan::none;
+        return end(other) > choice_.layout.offset[s] ? other : residency::plan::none;
     }
 
     const UnpackProblem& problem_;
@@ -182,16 +189,20 @@ private:
     std::map<std::uint64_t, std::uint32_t> there_;  // by place: what is unpacked; no two overlap
 };
 
-}  // namespace detail
-
-RESIDENCY_INLINE Status check(const UnpackProblem& problem, const UnpackChoice& choice, const plan::Plan& plan) {
-    detail::ChoiceCheck one{problem, choice};
+/// Verifies a choice, and the plan of what it leaves, from their bytes alone and whatever made them. The plan passes plan::check(), and holds
+/// no more than the layout leaves it. What has to stay does, has bytes that nothing else is unpacked to, and does not travel. A step
+/// unpacks nothing whose packed bytes the plan does not bring for it, and nothing over bytes that stay, that an open lease covers, or that a
+/// later step finds there by the list. No kernel reads what is not unpacked. The error, of kind mismatch, names the storage and the step.
+[[nodiscard]] inline residency::Status check_choice(const residency::packed::UnpackProblem& problem,
+                                                    const residency::packed::UnpackChoice& choice,
+                                                    const residency::plan::Plan& plan) {
+    ChoiceCheck one{problem, choice};
     if (auto right = one.places(); !right) { return right; }
     if (auto right = one.rest(); !right) { return right; }
     if (auto right = one.unpackings(); !right) { return right; }
     if (auto right = one.times(); !right) { return right; }
     if (auto right = one.budget(plan); !right) { return right; }
-    return plan::check(plan, choice.rest);
+    return residency::plan::check(plan, choice.rest);
 }
 
-}}}  // namespace residency::RESIDENCY_ABI::packed
+}  // namespace support
