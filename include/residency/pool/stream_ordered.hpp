@@ -21,8 +21,22 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace pool {
 /// `rounding_bytes`, and grows by segments of whole granules; the driver puts each allocation where it fits, else at the beginning of a
 /// new segment. An allocation of half a granule or more counts with a segment of its own. Of the segments that smaller ones begin, all
 /// but the last have less than the largest of these unused.
-[[nodiscard]] std::uint64_t segment_bytes(std::span<const std::uint64_t> sizes, std::uint64_t rounding_bytes,
-                                          std::uint64_t granule_bytes);
+[[nodiscard]] inline std::uint64_t segment_bytes(std::span<const std::uint64_t> sizes, std::uint64_t rounding_bytes,
+                                                 std::uint64_t granule_bytes) {
+    std::uint64_t own = 0, others = 0, largest_other = 0;
+    for (const std::uint64_t bytes : sizes) {
+        const std::uint64_t taken = round_up(bytes, rounding_bytes);
+        if (taken >= granule_bytes - granule_bytes / 2) {
+            own += round_up(taken, granule_bytes);
+        } else {
+            others += taken;
+            largest_other = (std::max)(largest_other, taken);
+        }
+    }
+    const std::uint64_t least =
+        others <= granule_bytes ? granule_bytes : granule_bytes - largest_other + rounding_bytes;
+    return own + (others + least - 1) / least * granule_bytes;
+}
 
 /// The driver's stream-ordered pools under one hard cap. Takes storages of any size, and never waits on the host. The driver grows a pool
 /// by segments of whole granules (32 MiB on CUDA), and no allocation spans two: the floor counts what that leaves unused at worst.
@@ -356,7 +370,3 @@ std::size_t StreamOrdered<D>::pool_of(const void* at) const noexcept {
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::pool
-
-#if RESIDENCY_HEADER_ONLY
-#include "residency/pool/impl/stream_ordered.ipp"
-#endif

@@ -87,7 +87,11 @@ public:
     }
 
 private:
-    RESIDENCY_DETAIL_COLD void add();
+    RESIDENCY_DETAIL_COLD void add() {
+        free_slots_.resize(records_.size() + 1);  // first: one that is spare does no harm
+        records_.emplace_back();
+        free_slots_[free_++] = static_cast<std::uint32_t>(records_.size() - 1);
+    }
 
     std::vector<LeaseRecord> records_;
     std::vector<std::uint32_t> free_slots_;  // as many as records: of the first free_
@@ -95,7 +99,3 @@ private:
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core
-
-#if RESIDENCY_HEADER_ONLY
-#include "residency/core/engine/impl/lease_table.ipp"
-#endif

@@ -40,7 +40,26 @@ enum class EventKind : std::uint8_t {
 };
 inline constexpr std::size_t event_kinds = 15;  ///< how many there are
 /// The name of the enumerator.
-[[nodiscard]] RESIDENCY_INLINE std::string_view to_string(EventKind kind) noexcept;
+[[nodiscard]] inline std::string_view to_string(EventKind kind) noexcept {
+    switch (kind) {
+        case EventKind::pass_began: return "pass_began";
+        case EventKind::pass_ended: return "pass_ended";
+        case EventKind::graph_launched: return "graph_launched";
+        case EventKind::lease_began: return "lease_began";
+        case EventKind::lease_ended: return "lease_ended";
+        case EventKind::wait_began: return "wait_began";
+        case EventKind::wait_ended: return "wait_ended";
+        case EventKind::copy_began: return "copy_began";
+        case EventKind::copy_ended: return "copy_ended";
+        case EventKind::arrived: return "arrived";
+        case EventKind::evicted: return "evicted";
+        case EventKind::stalled: return "stalled";
+        case EventKind::diverged: return "diverged";
+        case EventKind::budget_changed: return "budget_changed";
+        case EventKind::failed: return "failed";
+    }
+    return "";
+}
 
 /// Something that happened, as an EventHandler is told it. What is not named at its kind is unset. Pointers and spans are valid during the
 /// call.
@@ -89,7 +108,3 @@ struct Event {
 using EventHandler = std::function<void(const Event&)>;
 
 }}  // namespace residency::RESIDENCY_ABI
-
-#if RESIDENCY_HEADER_ONLY
-#include "residency/core/measure/impl/event.ipp"
-#endif

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <vector>
 
 #include "residency/config.hpp"
@@ -20,7 +21,10 @@ class StepRetirement {
 public:
     StepRetirement() = default;
     /// `steps`: per pass. `consumers`: those that the copy scheduler has now.
-    StepRetirement(std::uint32_t steps, std::size_t consumers);
+    StepRetirement(std::uint32_t steps, std::size_t consumers)
+        : window_{2 * std::size_t{steps}},
+          leases_(window_, 0),
+          points_(consumers, std::vector<EventPoint>(window_, 0)) {}
 
     /// The number of steps whose ends are told apart: two passes.
     [[nodiscard]] std::uint64_t window() const noexcept { return window_; }
@@ -32,13 +36,18 @@ public:
     /// The current step is at least this one.
     void reach(std::uint64_t step) noexcept { current_ = (std::max)(current_, step); }
     /// Precondition: no lease is open.
-    void go_to(std::uint64_t current, std::uint64_t ended) noexcept;
+    void go_to(std::uint64_t current, std::uint64_t ended) noexcept {
+        current_ = current;
+        ended_ = ended;
+    }
 
     /// Preconditions of both: ended() <= step < ended() + window().
     void open_lease(std::uint64_t step) noexcept { ++leases_[at(step)]; }
     void close_lease(std::uint64_t step) noexcept { --leases_[at(step)]; }
     /// The number of open leases, of all steps.
-    [[nodiscard]] std::uint64_t open_leases() const noexcept;
+    [[nodiscard]] std::uint64_t open_leases() const noexcept {
+        return std::accumulate(leases_.begin(), leases_.end(), std::uint64_t{0});
+    }
 
     /// Ends every step that can end. Enqueues nothing.
     template <class CopyScheduler>
@@ -74,7 +83,3 @@ private:
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core
-
-#if RESIDENCY_HEADER_ONLY
-#include "residency/core/planned/impl/step_retirement.ipp"
-#endif
