@@ -3,9 +3,7 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <bit>
 #include <cstddef>
 #include <cstring>
 #include <map>
@@ -14,43 +12,17 @@
 #include <thread>
 #include <utility>
 
+#include "residency/codec/checksum.hpp"
 #include "residency/config.hpp"
 #include "residency/format/equal_storages.hpp"
 #include "residency/format/input.hpp"
 #include "residency/host/thread_group.hpp"
 #include "residency/model/number.hpp"
+#include "residency/model/stable_hash.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace format {
 
 namespace detail {
-
-/// A hash of contents: four lanes of words, multiplied and rotated. Any change of one word changes it. For grouping only: contents with
-/// the same hash are compared.
-class ContentHash {
-public:
-    void add(std::span<const std::byte> bytes) noexcept {
-        constexpr std::uint64_t factor = 0x9E3779B97F4A7C15U;
-        while (bytes.size() >= 32) {
-            std::array<std::uint64_t, 4> words;
-            std::memcpy(words.data(), bytes.data(), 32);
-            for (std::size_t lane = 0; lane < 4; ++lane) {
-                lanes_[lane] = std::rotl((lanes_[lane] ^ words[lane]) * factor, 29);
-            }
-            bytes = bytes.subspan(32);
-        }
-        for (const std::byte byte : bytes) {
-            lanes_[0] = std::rotl((lanes_[0] ^ std::to_integer<std::uint64_t>(byte)) * factor, 29);
-        }
-    }
-    [[nodiscard]] std::uint64_t value() const noexcept {
-        std::uint64_t value = 0;
-        for (const std::uint64_t lane : lanes_) { value = std::rotl(value, 17) * 0xD6E8FEB86659FD93U ^ lane; }
-        return value;
-    }
-
-private:
-    std::array<std::uint64_t, 4> lanes_{1, 2, 3, 4};
-};
 
 /// Finds storages of equal contents: by size, then by hash, then by comparing. Several threads read, until one fails.
 class EqualStorages {
@@ -106,12 +78,12 @@ private:
         in_parallel(candidates.size(), [&](std::size_t c) {
             const auto& storage = model_.storages[candidates[c]];
             std::vector<std::byte> buffer(static_cast<std::size_t>((std::min)(block, storage.bytes)));
-            ContentHash hash;
+            StableHash hash;  // of the checksums of blocks
             for (std::uint64_t at = 0; at < storage.bytes && !stop_; at += block) {
                 const auto part =
                     std::span{buffer}.first(static_cast<std::size_t>((std::min)(block, storage.bytes - at)));
                 if (!read(storage, at, part)) { return; }
-                hash.add(part);
+                hash.u64(codec::checksum(part));
                 advance(part.size());
             }
             hashes[c] = hash.value();
