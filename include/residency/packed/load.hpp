@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -268,9 +267,7 @@ template <Device D>
     const std::uint64_t needed = std::accumulate(layout.blocks().begin(), layout.blocks().end(), std::uint64_t{0});
     const host::MemoryLimits limits = options.limits ? *options.limits : host::read_memory_limits();
     if (Status room = limits.check_room(needed, "the packed weights"); !room) { return room.error(); }
-    const unsigned threads =
-        options.threads > 0 ? options.threads : (std::min)(8U, (std::max)(1U, std::thread::hardware_concurrency()));
-    const auto memory = detail::read_and_pin(device, layout, threads);
+    const auto memory = detail::read_and_pin(device, layout, host::detail::threads_of(options.threads));
     if (!memory) { return memory.error(); }
     auto loaded = catalog.try_with_sources(layout.sources(*memory));
     if (!loaded) { return loaded.error(); }

@@ -9,12 +9,12 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
+#include "residency/host/thread_group.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/transport/read_coalescer.hpp"
 #include "residency/transport/staging_ring.hpp"
@@ -218,8 +218,7 @@ Status Staged<D>::Core::open(const Catalog& catalog, const Config& config) {
     const std::uint64_t slots = std::max<std::uint64_t>(2, config.ring_bytes / slot_bytes);
     // A direct read is widened to whole pages.
     if (Status opened = ring_.open(slots, slot_bytes + page); !opened) { return opened; }
-    const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
-    return workers_.start(config.threads != 0 ? config.threads : (std::min)(8U, machine), slot_bytes);
+    return workers_.start(host::detail::threads_of(config.threads), slot_bytes);
 }
 
 template <FlagDevice D>

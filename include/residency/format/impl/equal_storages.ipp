@@ -9,7 +9,6 @@
 #include <map>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <utility>
 
 #include "residency/codec/checksum.hpp"
@@ -144,8 +143,7 @@ private:
         const auto loop = [&] {
             for (std::size_t i = next.fetch_add(1); i < count && !stop_; i = next.fetch_add(1)) { work(i); }
         };
-        const unsigned machine = (std::max)(1U, std::thread::hardware_concurrency());
-        const std::size_t wanted = options_.threads != 0 ? options_.threads : (std::min)(8U, machine);
+        const std::size_t wanted = host::detail::threads_of(options_.threads);
         host::ThreadGroup others;
         // Without them this one does it all.
         static_cast<void>(
