@@ -51,7 +51,6 @@ inline constexpr std::uint64_t packed_most_index_bytes = std::uint64_t{1} << 30;
 
 /// Blocks. Reads the index of a packed model file. Errors: malformed, with the place; unsupported for a later version.
 [[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_packed(const Input& input);
-[[nodiscard]] RESIDENCY_INLINE Result<ModelFile> try_read_packed(const std::string& path);
 
 /// How far packing has come.
 struct PackProgress {

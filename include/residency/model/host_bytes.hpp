@@ -66,8 +66,6 @@ public:
     [[nodiscard]] std::uint64_t bytes() const noexcept { return bytes_; }
     /// Pinned or pageable.
     [[nodiscard]] HostMemory kind() const noexcept { return kind_; }
-    /// Whether this object keeps the memory alive. False: the caller promised to.
-    [[nodiscard]] bool is_owned() const noexcept { return owner_ != nullptr; }
     /// All of them.
     [[nodiscard]] std::span<const std::byte> span() const noexcept { return {data_, static_cast<std::size_t>(bytes_)}; }
 

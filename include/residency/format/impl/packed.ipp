@@ -272,12 +272,6 @@ RESIDENCY_INLINE Result<ModelFile> try_read_packed(const Input& input) {
     return std::move(reader.model());
 }
 
-RESIDENCY_INLINE Result<ModelFile> try_read_packed(const std::string& path) {
-    const auto input = Input::try_open(path);
-    if (!input) { return input.error(); }
-    return try_read_packed(*input);
-}
-
 namespace detail {
 
 /// A file that appears under its name when it is whole. Removes what is not finished.
