@@ -3,15 +3,17 @@
 // One GPU fed through its own link and through that of a neighbour: bare copies of all sizes, and decoding at the shapes of Llama-3-8B in
 // bf16, one kernel a matrix, the host waiting once a pass. By budget, in turns: one link, both, both as a graph, and both with packed
 // weights. Every weight is checked first. And what the neighbour's own kernels lose meanwhile. Then a model of 1.5 budgets, of which the
-// neighbour's memory holds what it makes faster: its rate over NVLink's, measured by bare copies. Needs two GPUs of one host.
+// neighbour's memory holds what it makes faster: its rate over NVLink's, measured by bare copies. And the model on both GPUs, in step, each
+// with half of its bytes as budget: what a pass of both takes over one of each alone. Needs two GPUs of one host.
 //
-//   gpu_links [layers] [passes] [memory]     by default all layers, 20 passes; with `memory` only the last of these
+//   gpu_links [layers] [passes] [memory]     by default all layers, 20 passes; with `memory` only the last two of these
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -28,6 +30,7 @@
 #include "residency/packed/pack.hpp"
 #include "residency/planned.hpp"
 #include "residency/transport/links.hpp"
+#include "residency/transport/replicas.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/gpu/unpacker.hpp"
 
@@ -46,6 +49,8 @@ using Two = residency::Residency<residency::evict::Planned, residency::prefetch:
                                  residency::pool::Virtual<CudaDevice>, Links>;
 using TwoPacked = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                        residency::pool::Packed<CudaDevice>, Links>;
+using Member = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                    residency::pool::Virtual<CudaDevice>, residency::transport::Replicas<CudaDevice>>;
 using Stream = CudaDevice::Stream;
 
 template <class Weights>
@@ -201,6 +206,75 @@ void measure_memory(CudaDevice& device, CudaDevice& neighbour, const Model& mode
                 static_cast<double>(captured.plan().bytes_per_pass()) / turns.seconds(replayed) / nvlink, "ratio");
 }
 
+/// The model on both GPUs, passes in step, in turns with each alone, at half of its bytes.
+void measure_replicas(CudaDevice& device, CudaDevice& neighbour, const Model& model, const Schedule& timed,
+                      const std::vector<std::uint64_t>& expected, std::uint64_t* sums, int passes, Stream stream,
+                      bench::BareCopies& bare, bench::Records& records) {
+    const auto on_neighbour = [](auto&& work) {
+        BENCH_CUDA(cudaSetDevice(1));
+        work();
+        BENCH_CUDA(cudaSetDevice(0));
+    };
+    const Stream other_stream = BENCH_RESULT(neighbour.create_stream());
+    const auto sums_bytes = expected.size() * 8;
+    auto* const other_sums = static_cast<std::uint64_t*>(BENCH_RESULT(neighbour.allocate(sums_bytes)));
+    BENCH_RESULT(neighbour.fill(other_sums, std::byte{0}, sums_bytes, other_stream));
+    BENCH_CUDA(cudaMemset(sums, 0, sums_bytes));
+    {
+        const std::uint64_t budget = model.bytes / 2;
+        auto one = make<One>(device, neighbour, model.catalog, timed, budget);
+        auto other_one = make<One>(neighbour, device, model.catalog, timed, budget);
+        const auto group = std::make_shared<residency::transport::ReplicaGroup<CudaDevice>>();
+        const auto join = [&](CudaDevice& on) {
+            Member::Options options;
+            options.budget = Budget::bytes(budget);
+            options.schedule = timed;
+            options.transport.group = group;
+            return BENCH_RESULT(Member::try_create(on, model.catalog, std::move(options)));
+        };
+        auto member = join(device), other = join(neighbour);
+        const auto in_step = [&](bool by_weight) {
+            auto pass = BENCH_RESULT(member.try_begin(stream));
+            auto other_pass = BENCH_RESULT(other.try_begin(other_stream));
+            for (std::uint32_t i = 0; i < timed.size(); ++i) {
+                bench::run_step(pass, member.schedule()[i], model, sums, by_weight, stream);
+                on_neighbour([&] {
+                    bench::run_step(other_pass, other.schedule()[i], model, other_sums, by_weight, other_stream);
+                });
+            }
+            BENCH_RESULT(pass.try_end());
+            BENCH_RESULT(other_pass.try_end());
+            BENCH_CUDA(cudaStreamSynchronize(other_stream));
+        };
+        std::size_t wrong = 0;
+        for (int i = 0; i < 2; ++i) {
+            in_step(true);
+            wrong += wrong_sums(expected, sums);
+            on_neighbour([&] { wrong += wrong_sums(expected, other_sums); });
+        }
+        records.add("replicas.50%.wrong_weights", static_cast<double>(wrong), "weights", "<= 0");
+        bench::Turns turns{bare, stream, passes};
+        const auto alone = turns.add(true, [&] { run_pass(one, model, sums, false, stream); });
+        const auto other_alone = turns.add(true, [&] {
+            on_neighbour([&] { run_pass(other_one, model, other_sums, false, other_stream); });
+            BENCH_CUDA(cudaStreamSynchronize(other_stream));
+        });
+        const auto both = turns.add(true, [&] { in_step(false); });
+        turns.run();
+        for (const auto& use : group->members()) {
+            std::printf("member on %s: brought %.2f GB, shared %.2f GB %s\n", use.device.c_str(),
+                        static_cast<double>(use.brought_bytes) / 1e9, static_cast<double>(use.shared_bytes) / 1e9,
+                        use.reason.c_str());
+        }
+        records.add("replicas.50%.alone", turns.seconds(alone) * 1e3, "ms");
+        records.add("replicas.50%.in_step", turns.seconds(both) * 1e3, "ms");
+        records.add("replicas.50%.in_step_over_alone", turns.ratio(both, alone), "ratio", "<= 0.55");
+        records.add("replicas.50%.in_step_over_neighbour_alone", turns.ratio(both, other_alone), "ratio", "<= 0.55");
+    }
+    BENCH_RESULT(neighbour.deallocate(other_sums));
+    BENCH_RESULT(neighbour.destroy_stream(other_stream));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -254,6 +328,7 @@ int main(int argc, char** argv) {
         BENCH_CUDA(cudaMemset(sums, 0, expected.size() * 8));
     }
     measure_memory(device, neighbour, model, timed, expected, sums, passes, stream, bare, records);
+    measure_replicas(device, neighbour, model, timed, expected, sums, passes, stream, bare, records);
     if (only_memory) {
         BENCH_RESULT(device.deallocate(sums));
         BENCH_RESULT(device.destroy_stream(stream));

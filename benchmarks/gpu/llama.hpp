@@ -61,27 +61,29 @@ struct Llama : PinnedWeights {
         : Llama{device, shape, [](std::uint64_t pattern) { return pattern; }} {}
 };
 
-/// The kernels of a pass. `by_weight`: one checksum a weight; otherwise one for all.
+/// The kernels of a step. `by_weight`: one checksum a weight; otherwise one for all.
+template <class Pass>
+void run_step(Pass& pass, const residency::Schedule::Step& step, const Llama& model, std::uint64_t* sums,
+              bool by_weight, cudaStream_t stream) {
+    auto lease = BENCH_RESULT(pass.try_acquire(step));
+    gpu::Range ranges[2];
+    std::size_t count = 0;
+    for (const residency::WeightId id : step.weights) { ranges[count++] = {lease.data(id), model.sizes[index(id)]}; }
+    if (by_weight) {
+        for (std::size_t i = 0; i < count; ++i) {
+            BENCH_CUDA(gpu::launch_checksum(ranges[i], sums + index(step.weights[i]), stream));
+        }
+    } else if (count == 1) {
+        BENCH_CUDA(gpu::launch_checksum(ranges[0], sums, stream));
+    } else {
+        BENCH_CUDA(gpu::launch_checksum(std::span<const gpu::Range>{ranges, count}, sums, stream));
+    }
+}
+/// The kernels of a pass.
 template <class Pass>
 void run_steps(Pass& pass, const Llama& model, const residency::Schedule& schedule, std::uint64_t* sums, bool by_weight,
                cudaStream_t stream) {
-    for (const residency::Schedule::Step& step : schedule) {
-        auto lease = BENCH_RESULT(pass.try_acquire(step));
-        gpu::Range ranges[2];
-        std::size_t count = 0;
-        for (const residency::WeightId id : step.weights) {
-            ranges[count++] = {lease.data(id), model.sizes[index(id)]};
-        }
-        if (by_weight) {
-            for (std::size_t i = 0; i < count; ++i) {
-                BENCH_CUDA(gpu::launch_checksum(ranges[i], sums + index(step.weights[i]), stream));
-            }
-        } else if (count == 1) {
-            BENCH_CUDA(gpu::launch_checksum(ranges[0], sums, stream));
-        } else {
-            BENCH_CUDA(gpu::launch_checksum(std::span<const gpu::Range>{ranges, count}, sums, stream));
-        }
-    }
+    for (const residency::Schedule::Step& step : schedule) { run_step(pass, step, model, sums, by_weight, stream); }
 }
 /// A pass.
 template <class Weights>
