@@ -356,6 +356,41 @@ TEST_CASE("routed: guesses that were wrong rest, but for one after each 17 calls
     CHECK(f.wrong == 0);
 }
 
+TEST_CASE("routed: a guess lists what can come before the next call; where that is little, guesses rest") {
+    constexpr std::uint64_t expert_bytes = 10 * routed::piece_bytes;
+    const auto guesses_each = [&](std::uint32_t pieces_before_the_call) {
+        Fixture f{{64, 64}, expert_bytes};
+        const SimulatedServer<Lru> server{std::chrono::microseconds{5}, pieces_before_the_call};
+        Cache<Lru> cache{f.gpu(), f.catalog, f.experts, options<Lru>(server, "40%", 4)};
+        // Layer 1 chooses what left long ago, and that is guessed.
+        int token = 0;
+        const auto guesses_in = [&](int tokens) {
+            const auto before = must(cache.try_statistics()).total;
+            for (const int end = token + tokens; token < end; ++token) {
+                const std::vector<std::int32_t> first{0};
+                std::vector<std::int32_t> second;
+                for (int i = 0; i < 4; ++i) { second.push_back((4 * token + i) % 64); }
+                f.choose(first);
+                f.read(0, must(cache.try_serve(0, {f.choices, 1}, f.stream)), first);
+                f.choose(second);
+                must(cache.try_guess(1, {f.choices, 4}, f.stream));
+                must(cache.try_join(f.stream));
+                f.read(1, must(cache.try_serve(1, {f.choices, 4}, f.stream)), second);
+            }
+            return must(cache.try_statistics()).total.guesses - before.guesses;
+        };
+        CHECK(guesses_in(1) == 4);  // nothing is known yet
+        static_cast<void>(guesses_in(200));
+        const auto guesses = guesses_in(2 * 17);
+        CHECK(f.wrong == 0);
+        return guesses;
+    };
+    CHECK(guesses_each(UINT32_MAX) == 4 * 2 * 17);  // all come
+    CHECK(guesses_each(25) == 3 * 2 * 17);          // the third one in part
+    CHECK(guesses_each(6) == 2 * 17);
+    CHECK(guesses_each(2) == 2);  // a token in 17 is tried
+}
+
 TEST_CASE("routed: a prefill reads all experts, and leaves the cache but for a few slots") {
     for (const char* const budget : {"0", "20%", "50%", "100%"}) {
         for (const std::uint32_t ring : {0U, 1U, 3U, 6U}) {

@@ -166,6 +166,7 @@ public:
             team_.sync();  // everybody has read the state
             return;
         }
+        is_decided_ = true;
         find_misses();
         if (misses_ == 0) { return; }
         choose_slots();
@@ -213,21 +214,33 @@ private:
         }
         team_.sync();
     }
-    /// A guess that comes too early or too late; or guesses were wrong of late: then one of many is tried all the same.
+    /// A guess that comes too early or too late; or guesses gained too little of late: then one of many is tried all the same.
     [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_pointless() const {
         return now_.layer == none || now_.layer != call_.after ||
-               (t_.state->guess_score < least_guess_score && now_.call % guess_retry != 0);
+               (t_.state->guess_gain.value() < least_guess_gain && now_.call % guess_retry != 0);
     }
-    /// How many of the experts that the last guess listed were chosen, against how it went before.
-    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t guess_score() const {
-        std::uint32_t score = t_.state->guess_score;
+    /// What came of the last guess. By one thread, before the next one is listed.
+    RESIDENCY_HOST_DEVICE void learn_from_guess() {
+        State& state = *t_.state;
+        std::int64_t gain = 0;
+        std::uint32_t come = 0, listed = 0;
         RESIDENCY_ROLLED
-        for (std::uint32_t k = 0; k < t_.state->guess_fills; ++k) {
-            const std::uint32_t local = t_.guess_fills[k].expert - first_;
-            score -= score / guess_memory;
-            if (local < experts_ && scratch_.first[local] != none) { score += whole_guess_score / guess_memory; }
+        for (std::uint32_t k = 0; k < state.guess_fills; ++k) {
+            const Fill& fill = t_.guess_fills[k];
+            const std::uint32_t local = fill.expert - first_, all = fill.pieces - fill.first_piece;
+            const std::uint32_t left = state.guess_next > listed ? state.guess_next - listed : 0;
+            const std::uint32_t own = left < all ? left : all;
+            const std::uint32_t value = own == all && own < whole_guess_gain ? whole_guess_gain : own;
+            gain += local < experts_ && scratch_.first[local] != none ? std::int64_t{value} : -std::int64_t{value};
+            come += own;
+            listed += all;
         }
-        return score;
+        state.guess_gain.add(gain);
+        if (come < listed) {
+            state.guess_room.add(come);
+        } else if (2 * std::int64_t{come} > state.guess_room.value()) {
+            state.guess_room.add(2 * std::int64_t{come});  // more might have come
+        }
     }
     /// What has a slot stays in it. The others are listed in the order of their first choices, and what a guess has brought packed.
     RESIDENCY_HOST_DEVICE void find_misses() {
@@ -285,7 +298,7 @@ private:
             }
         }
     }
-    /// Gives misses a slot, in their order.
+    /// Gives misses a slot, in their order. A guess lists no more than can come: for the rest others would leave for nothing.
     RESIDENCY_HOST_DEVICE void choose_slots() {
         const bool may_stay_out = is_guess_ || t_.reads_in_place;
         now_.share = 1.0 / t_.layers;
@@ -296,8 +309,10 @@ private:
         team_.sync();
         Best own;
         bool has_looked = false;
+        const std::int64_t room = is_guess_ ? t_.state->guess_room.value() : INT64_MAX;
+        std::int64_t listed = 0;  // pieces
         RESIDENCY_ROLLED
-        for (std::uint32_t k = 0; k < misses_; ++k) {
+        for (std::uint32_t k = 0; k < misses_ && (listed < room || k == 0); ++k) {
             const std::uint32_t expert = scratch_.misses[k];
             std::uint32_t at = scratch_.slot[expert], is_new = 0;
             if (at == none) {  // else a guess has brought it, or a part of it
@@ -328,6 +343,7 @@ private:
                 scratch_.given[fills_] = at;
             }
             ++fills_;
+            if (is_guess_) { listed += pieces_of(t_.sources[first_ + expert].bytes); }
         }
     }
     /// Of an expert that gets a slot: when it is needed again.
@@ -437,10 +453,11 @@ private:
         if (is_guess_) {
             state.guess_fills = fills_;
             state.guess_next = 0;
+            state.guess_made = is_decided_ ? 1 : 0;
             return;
         }
-        state.guess_score = guess_score();
-        state.guess_fills = 0;
+        if (state.guess_made != 0) { learn_from_guess(); }
+        state.guess_made = state.guess_fills = 0;
         state.call = now_.call;
         state.layer = call_.layer;
         state.fills = fills_;
@@ -453,6 +470,7 @@ private:
     const Tables<P>& t_;
     const Call& call_;
     bool is_guess_;
+    bool is_decided_ = false;  // the guess
     Now now_;
     std::uint32_t first_, experts_, round_, slots_;
     std::uint32_t misses_ = 0;

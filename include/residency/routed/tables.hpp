@@ -78,11 +78,24 @@ struct Mistake {
     std::uint32_t place = 0;     ///< of the choice among those of its call
 };
 
-/// State::guess_score where all guesses are right, below which guesses rest, and of how many it is the mean.
-inline constexpr std::uint32_t whole_guess_score = 1U << 16U, least_guess_score = whole_guess_score / 2,
-                               guess_memory = 64;
+/// Guesses rest while one gains fewer pieces than this on average: about what the link brings in the time that the decision takes.
+inline constexpr std::int32_t least_guess_gain = 4;
+/// An expert that has come whole gains no fewer pieces: a call that has nothing to bring saves what the first byte takes, too.
+inline constexpr std::uint32_t whole_guess_gain = 8;
 /// Where guesses rest, the one after each so many calls is tried.
 inline constexpr std::uint32_t guess_retry = 17;
+
+/// A mean over about 32 guesses, in 256ths of a piece. It begins with 64 pieces.
+struct GuessMean {
+    std::int32_t of_256 = 64 << 8;
+
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::int32_t value() const { return of_256 / 256; }
+    RESIDENCY_HOST_DEVICE void add(std::int64_t pieces) {
+        constexpr std::int64_t most = std::int64_t{1} << 20;
+        const std::int64_t within = pieces < -most ? -most : pieces > most ? most : pieces;
+        of_256 += static_cast<std::int32_t>((within * 256 - of_256) / 32);
+    }
+};
 
 /// What changes, beside the tables.
 struct State {
@@ -95,7 +108,9 @@ struct State {
     std::uint32_t guess_fills = 0;  ///< of the last guess
     std::uint32_t filling = 0;      ///< blocks that bring what the last call lists
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
-    std::uint32_t guess_score = whole_guess_score;  ///< how many of the experts that guesses list are chosen, of late
+    std::uint32_t guess_made = 0;   ///< 1: a guess was decided since the last call
+    GuessMean guess_gain;           ///< what came of chosen experts, less what came of others
+    GuessMean guess_room;           ///< what can come before the next call
     /// By block of a call: 1 and the number of fills, once they are listed; the block takes it.
     std::uint32_t listed[most_blocks] = {};
     std::uint32_t guess_messages[most_blocks] =
