@@ -503,6 +503,32 @@ TEST_CASE_FIXTURE(Captures, "runs that follow each other are planned with what t
     CHECK(device.report_count() == 0);
 }
 
+TEST_CASE_FIXTURE(Captures, "where eager runs take less time, they go on by the plan that they were timed with") {
+    using std::chrono::microseconds;
+    eager_time = microseconds{20};
+    graph_time = microseconds{400};
+    const Exported exported;
+    Model model = open(exported, "0");
+    Model::RepeatedRun run{"run", inputs()};
+    Schedule eager, graph;
+    for (std::uint32_t i = 0; i < 4 * aoti::GraphChoice::most_runs && !run.is_settled(); ++i) {
+        check(unwrap(model.try_run(run, stream)));
+        Schedule& seen = run.is_graph() ? graph : eager;
+        if (!run.is_graph() || run.is_settled()) { seen = model.weights().schedule(); }
+    }
+    REQUIRE(run.is_settled());
+    CHECK_FALSE(eager == graph);  // that was in force when graphs were timed
+    for (int i = 0; i < 2; ++i) {
+        check(unwrap(model.try_run(run, stream)));
+        CHECK_FALSE(run.is_graph());
+        CHECK(model.weights().schedule() == eager);
+        check(unwrap(model.try_run("again", inputs(), stream)));  // another method
+    }
+    check(unwrap(model.try_run(run, stream)));
+    CHECK(model.weights().schedule() == eager);
+    CHECK(device.report_count() == 0);
+}
+
 TEST_CASE_FIXTURE(Captures, "runs in turns that end each other's timing settle all the same") {
     using std::chrono::microseconds;
     eager_time = microseconds{400};

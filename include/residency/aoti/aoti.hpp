@@ -357,6 +357,7 @@ public:
         std::vector<TensorView> inputs_;
         const CallerState<Device>* state_ = nullptr;  // null: the model's own
         GraphChoice choice_;
+        Schedule eager_;                           // with the times of eager runs; empty: no graph was timed
         std::unique_ptr<RunTimer<Device>> timer_;  // until it is settled
         std::vector<Tensor> outputs_;              // of an eager run
         std::optional<CapturedRun> graph_;         // that may be launched
@@ -925,10 +926,19 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
         if (Status drained = weights.try_drain(); !drained) { return drained.error(); }
         run.is_graph_ = false;
         run.graph_.reset();
+        if (choice.is_settled() && !run.eager_.empty()) {  // eager runs took less time by the plan that they had
+            const auto method = find_idle(run.method_, run.state_);
+            if (!method) { return method.error(); }
+            (*method)->schedule = std::move(run.eager_);
+            state_->current = nullptr;
+            if (Status changed = switch_to(**method); !changed) { return changed.error(); }
+            run.eager_ = {};
+        }
     }
     if constexpr (CapturingDevice<Device>) {
         if (choice.way() == Way::capture_timed || choice.way() == Way::capture) {
             const Timing timing = choice.way() == Way::capture_timed ? Timing::on : Timing::off;
+            if (timing == Timing::on) { run.eager_ = weights.schedule(); }
             auto graph = try_capture(run.method_, run.inputs_, stream, {run.state_, timing});
             if (graph) {
                 run.graph_.emplace(std::move(*graph));
