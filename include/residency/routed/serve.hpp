@@ -219,10 +219,11 @@ private:
         return now_.layer == none || now_.layer != call_.after ||
                (t_.state->guess_gain.value() < least_guess_gain && now_.call % guess_retry != 0);
     }
-    /// What came of the last guess. By one thread, before the next one is listed.
+    /// What came of the last guess. By one thread, before the next one is listed. A wrong one costs an eighth of an expert: the one that left may
+    /// have been needed.
     RESIDENCY_HOST_DEVICE void learn_from_guess() {
         State& state = *t_.state;
-        std::int64_t gain = 0;
+        std::int64_t gain = 0;  // in eighths of a piece
         std::uint32_t come = 0, listed = 0;
         RESIDENCY_ROLLED
         for (std::uint32_t k = 0; k < state.guess_fills; ++k) {
@@ -231,11 +232,12 @@ private:
             const std::uint32_t left = state.guess_next > listed ? state.guess_next - listed : 0;
             const std::uint32_t own = left < all ? left : all;
             const std::uint32_t value = own == all && own < whole_guess_gain ? whole_guess_gain : own;
-            gain += local < experts_ && scratch_.first[local] != none ? std::int64_t{value} : -std::int64_t{value};
+            const bool is_right = local < experts_ && scratch_.first[local] != none;
+            gain += is_right ? std::int64_t{8} * value : -std::int64_t{fill.pieces};
             come += own;
             listed += all;
         }
-        state.guess_gain.add(gain);
+        state.guess_gain.add(gain / 8);
         if (come < listed) {
             state.guess_room.add(come);
         } else if (2 * std::int64_t{come} > state.guess_room.value()) {

@@ -109,7 +109,7 @@ struct State {
     std::uint32_t filling = 0;      ///< blocks that bring what the last call lists
     std::uint32_t guess_next = 0;   ///< the item that is brought next: items count the pieces of all fills
     std::uint32_t guess_made = 0;   ///< 1: a guess was decided since the last call
-    GuessMean guess_gain;           ///< what came of chosen experts, less what came of others
+    GuessMean guess_gain;           ///< what came of chosen experts, less what others cost
     GuessMean guess_room;           ///< what can come before the next call
     /// By block of a call: 1 and the number of fills, once they are listed; the block takes it.
     std::uint32_t listed[most_blocks] = {};
