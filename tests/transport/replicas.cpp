@@ -79,6 +79,36 @@ TEST_CASE("replicas: members with budgets of their own share what they bring at 
     }
 }
 
+TEST_CASE("replicas: the plan of one member is that of all, whatever each has measured and learned") {
+    auto slower = named("slower");
+    slower.link.to_device_bytes_per_second /= 3;
+    slower.link.call_latency *= 4;
+    for (const bool has_group : {false, true}) {
+        CAPTURE(has_group);
+        Host host{2, slower};
+        const auto make = [&](std::size_t i) {
+            auto options = host.options<Weights>(host.model->raw_bytes() / 2);
+            options.learn = true;
+            options.learn_threshold = 0;
+            if (!has_group) { options.transport.group = std::make_shared<Group>(); }
+            return must(Weights::try_create(*host.gpus[i], host.model->raw, std::move(options)));
+        };
+        auto one = make(0), two = make(1);
+        std::uint32_t replans = 0;
+        for (int turn = 0; turn < 12; ++turn) {
+            CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0);
+            replans = one.statistics().learning.replans + two.statistics().learning.replans;
+        }
+        CHECK(replans > 0);
+        CHECK((one.plan() == two.plan()) == has_group);
+        // The one that leaves took its plans with it: the other one goes on, and makes its own.
+        { auto gone = std::move(one); }
+        must(two.try_set_budget(Budget::bytes(host.model->raw_bytes() / 3)));
+        CHECK(host.run(1, two) == 0);
+        host.expect_no_reports();
+    }
+}
+
 TEST_CASE("replicas: packed weights travel packed, once") {
     Host host{2, named("last"), false};
     auto options = host.options<PackedWeights>(host.model->raw_bytes() / 2);

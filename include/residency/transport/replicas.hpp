@@ -16,6 +16,8 @@
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
+#include "residency/plan/plan.hpp"
+#include "residency/plan/problem.hpp"
 #include "residency/transport/pinned.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -80,6 +82,13 @@ private:
         Member* owner = nullptr;
         Buffer* last = nullptr;  // that was taken from; null: nothing since the owner was seen alive after it
     };
+    /// A plan for the steps of a problem and a budget: members that have the same bytes at the same time share all.
+    struct Common {
+        std::vector<std::uint32_t> step_offsets, step_storages;
+        std::uint64_t budget_bytes = 0;
+        plan::Plan plan;
+        std::vector<const Member*> users;  // that have this plan; others had one before it
+    };
     struct Member {
         D* device = nullptr;
         std::byte* memory = nullptr;
@@ -87,6 +96,7 @@ private:
         std::vector<Buffer> ring;
         std::uint32_t next = 0;       // buffer
         std::vector<Source> sources;  // the others whose rings it can read
+        std::size_t common = none;    // its plan, of plans_
         std::optional<Error> failure;
         ReplicaUse use;
         std::uint64_t load_bytes = 0;  // enqueued for its link, for a fair division
@@ -137,8 +147,28 @@ private:
     /// Takes a member out. Its copy stream is drained, unless `is_abandoned`: then nothing of it is given back.
     void remove(Member& member, bool is_abandoned) noexcept;
 
+    static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+    /// The place of the plan for these steps and this budget, of plans_; none.
+    [[nodiscard]] std::size_t find_common(const plan::Problem& problem, std::uint64_t budget_bytes,
+                                          bool is_captured) const {
+        for (std::size_t i = 0; i < plans_.size(); ++i) {
+            const Common& common = plans_[i];
+            if (common.budget_bytes == budget_bytes && common.plan.is_captured() == is_captured &&
+                common.plan.chunk_bytes() == problem.chunk_bytes && common.plan.is_cyclic() == problem.cyclic &&
+                common.step_offsets == problem.step_offsets && common.step_storages == problem.step_storages) {
+                return i;
+            }
+        }
+        return none;
+    }
+    [[nodiscard]] static bool is_user(const Common& common, const Member& member) {
+        return std::find(common.users.begin(), common.users.end(), &member) != common.users.end();
+    }
+
     mutable std::mutex mutex_;
     std::vector<std::unique_ptr<Member>> members_;
+    std::vector<Common> plans_;
     Catalog catalog_;  // of the first member: keeps the host bytes, as long as there is one
 };
 
@@ -198,6 +228,33 @@ public:
             const Storage& storage = catalog_.storages()[i];
             if (storage.bytes > 0 && !storage.is_mutable) { storages.push_back(StorageId{i}); }
         }
+    }
+    /// The plan that another member has for the same steps and budget, made after the one that this member has of them. None: there is no such.
+    [[nodiscard]] std::optional<plan::Plan> common_plan(const plan::Problem& problem, std::uint64_t budget_bytes,
+                                                        bool is_captured) {
+        const std::lock_guard lock{config_.group->mutex_};
+        const std::size_t at = config_.group->find_common(problem, budget_bytes, is_captured);
+        if (at == Group::none || Group::is_user(config_.group->plans_[at], *member_)) { return std::nullopt; }
+        member_->common = at;
+        config_.group->plans_[at].users.push_back(member_);
+        return config_.group->plans_[at].plan;
+    }
+    /// This member has made a plan, which the others take, too.
+    void tell_plan(const plan::Problem& problem, std::uint64_t budget_bytes, const plan::Plan& plan) {
+        const std::lock_guard lock{config_.group->mutex_};
+        std::size_t at = config_.group->find_common(problem, budget_bytes, plan.is_captured());
+        if (at == Group::none) {
+            at = config_.group->plans_.size();
+            config_.group->plans_.push_back({problem.step_offsets, problem.step_storages, budget_bytes, {}, {}});
+        }
+        config_.group->plans_[at].plan = plan;
+        config_.group->plans_[at].users = {member_};
+        member_->common = at;
+    }
+    /// Whether another member has made a plan in place of the one that this member took last.
+    [[nodiscard]] bool has_newer_plan() const {
+        const std::lock_guard lock{config_.group->mutex_};
+        return member_->common != Group::none && !Group::is_user(config_.group->plans_[member_->common], *member_);
     }
     /// No thread of its own reads sources.
     [[nodiscard]] Status pause(std::span<const StorageId>) { return {}; }
@@ -340,8 +397,12 @@ void ReplicaGroup<D>::remove(Member& member, bool is_abandoned) noexcept {
         if (member.into) { drop(member.device->destroy_stream(*member.into)); }
         if (member.memory != nullptr) { drop(member.device->deallocate(member.memory)); }
     }
+    for (Common& common : plans_) { std::erase(common.users, &member); }
     std::erase_if(members_, [&](const auto& each) { return each.get() == &member; });
-    if (members_.empty()) { catalog_ = {}; }
+    if (members_.empty()) {
+        plans_.clear();
+        catalog_ = {};
+    }
 }
 
 template <PeerDevice D>

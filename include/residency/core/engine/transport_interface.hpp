@@ -13,6 +13,7 @@
 #include "residency/error.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/plan/plan.hpp"
 #include "residency/plan/problem.hpp"
 #include "residency/transport/transport_policy.hpp"
 
@@ -55,6 +56,15 @@ public:
     virtual void hold(std::span<const std::span<const transport::Fetch>>) {}
     /// Holds nothing until the next hold(). On failure some of it may be held, and it may be called again. Blocks. Precondition: as hold().
     [[nodiscard]] virtual Status release_held() { return {}; }
+    /// A plan of others, with which this transport shares what it brings where plans are the same: for the steps of a problem and a budget, newer
+    /// than the one that it gave or was told last. None: there is none.
+    [[nodiscard]] virtual std::optional<plan::Plan> common_plan(const plan::Problem&, std::uint64_t, bool) {
+        return std::nullopt;
+    }
+    /// A plan was made for that.
+    virtual void tell_plan(const plan::Problem&, std::uint64_t, const plan::Plan&) {}
+    /// Whether there is such a newer plan for what was planned last.
+    [[nodiscard]] virtual bool has_newer_plan() const { return false; }
     /// Finds out whether links were lost, and bytes with them, which status() says then. Blocks.
     virtual void check_links() = 0;
     virtual void close() noexcept = 0;
@@ -153,6 +163,28 @@ public:
             return transport_.release_held();
         } else {
             return {};
+        }
+    }
+    [[nodiscard]] std::optional<plan::Plan> common_plan([[maybe_unused]] const plan::Problem& problem,
+                                                        [[maybe_unused]] std::uint64_t budget_bytes,
+                                                        [[maybe_unused]] bool is_captured) override {
+        if constexpr (requires { transport_.common_plan(problem, budget_bytes, is_captured); }) {
+            return transport_.common_plan(problem, budget_bytes, is_captured);
+        } else {
+            return std::nullopt;
+        }
+    }
+    void tell_plan([[maybe_unused]] const plan::Problem& problem, [[maybe_unused]] std::uint64_t budget_bytes,
+                   [[maybe_unused]] const plan::Plan& plan) override {
+        if constexpr (requires { transport_.tell_plan(problem, budget_bytes, plan); }) {
+            transport_.tell_plan(problem, budget_bytes, plan);
+        }
+    }
+    [[nodiscard]] bool has_newer_plan() const override {
+        if constexpr (requires { transport_.has_newer_plan(); }) {
+            return transport_.has_newer_plan();
+        } else {
+            return false;
         }
     }
     void check_links() override {

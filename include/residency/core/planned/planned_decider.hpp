@@ -142,6 +142,7 @@ public:
     }
     [[nodiscard]] bool makes_plans() const noexcept override { return !plan_factory_.is_given(); }
     [[nodiscard]] bool correct_link(double bytes_per_second) noexcept override {
+        if (context_.copy_scheduler->transport().has_newer_plan()) { return true; }
         constexpr double spread = 1.01;  // of measurements of one link
         plan::Link link = problem().link;
         if (!is_link_measured_ || bytes_per_second <= link.bytes_per_second * spread) { return false; }
@@ -360,6 +361,15 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
     std::vector<std::uint64_t> image;
     if (current.plan != nullptr) { image = current.plan->data().storage_offsets; }
     PlanCache::Key key{schedule_, cap_bytes, plan_factory_.is_captured()};
+    TransportInterface<D>& transport = context_.copy_scheduler->transport();
+    const bool may_share = !keeps_image && !plan_factory_.is_given() && plan_factory_.storages_at_once() == 0;
+    const plan::Problem& problem = plan_factory_.problem();
+    auto common = may_share ? transport.common_plan(problem, cap_bytes, key.captured) : std::nullopt;
+    if (common && is_for_problem(*common, problem)) {
+        KnownPlan next{std::move(*common), std::make_shared<std::vector<StepRange>>()};
+        known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem.link});
+        return next;
+    }
     if (const auto* known = known_plans_.find(key, image, keeps_image, plan_factory_.problem())) {
         if (plans_for_held()) { plan_factory_.set_link(known->link); }
         return KnownPlan{known->plan, known->ranges};
@@ -370,7 +380,8 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
     if (plan_factory_.is_given()) { return next; }
     ++context_.counters->plans_made;
     // Under a lease the image stays, so that the plan may not be the best.
-    if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem().link}); }
+    if (!keeps_image) { known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem.link}); }
+    if (may_share) { transport.tell_plan(problem, cap_bytes, next.plan); }
     return next;
 }
 
