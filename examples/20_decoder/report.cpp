@@ -48,6 +48,8 @@ namespace {
 
 // 2⁻⁹ is half a unit in the last place of bf16; dozens of roundings follow one another.
 constexpr double tolerance = 0.02;
+// Of two runs that round at different places, each is as far as that from what is exact, independently of the other.
+constexpr double tolerance_of_two = 0.028;
 // Of the size of all logits: what is nearer to the best than this may be the best for bf16.
 constexpr double tie = 0.05;
 
@@ -126,9 +128,9 @@ void check_split(const Outcome& several, const Outcome& one, Checks& checks) {
         apart.add(several.logits[i], logits);
         others += double(logits[best] - logits[chosen]) > tie * size_of(logits) ? 1U : 0U;
     }
-    checks.check(apart.relative() <= tolerance && others == 0 && several.tokens.size() == one.tokens.size(),
+    checks.check(apart.relative() <= tolerance_of_two && others == 0 && several.tokens.size() == one.tokens.size(),
                  several.asked + ": the logits of all passes are " + text_of(100 * apart.relative(), "%.2f %%") +
-                     " from those of one GPU (bf16 allows 2 %), and " + std::to_string(equal) + " of " +
+                     " from those of one GPU (bf16 allows 2.8 %), and " + std::to_string(equal) + " of " +
                      std::to_string(passes) + " tokens are the same" +
                      (equal == passes ? "" : ", " + std::to_string(others) + " of the others worse ones"));
 }
