@@ -87,9 +87,11 @@ inline constexpr std::uint32_t guess_retry = 17;
 
 /// A mean over about 32 guesses, in 256ths of a piece. It begins with 64 pieces.
 struct GuessMean {
-    std::int32_t of_256 = 64 << 8;
+    std::int32_t of_256 = 64 << 8;  ///< the mean
 
+    /// In pieces.
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::int32_t value() const { return of_256 / 256; }
+    /// One guess more, of so many pieces.
     RESIDENCY_HOST_DEVICE void add(std::int64_t pieces) {
         constexpr std::int64_t most = std::int64_t{1} << 20;
         const std::int64_t within = pieces < -most ? -most : pieces > most ? most : pieces;
