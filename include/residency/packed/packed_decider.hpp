@@ -372,6 +372,7 @@ Status PackedDecider<D>::open(const DeciderContext<D>& context, const pool::Requ
         change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->open(context_, requirements, rest); });
     // What neighbours hold comes faster than what was measured, so that other weights are to stay unpacked.
     if (!opened || !measured || sizes_->problem().link == *measured) { return opened; }
+    if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
     return set_cap(cap_bytes, 0);
 }
 

@@ -79,6 +79,8 @@ public:
     }
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> groups, StepIndex now,
                                    std::uint64_t cap_bytes) override {
+        context_.order = order;
+        context_.first_steps = groups;
         return this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
             const bool is_same_cap = inner_->cap_bytes() == rest_bytes;
             auto ordered = inner_->set_order(order, groups, now, rest_bytes);

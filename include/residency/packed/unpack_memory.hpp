@@ -30,9 +30,11 @@
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace packed {
 
-/// The device memory of unpacked weights, by a layout. While it is held, what stays has its raw bytes; every other place holds the raw bytes
-/// of at most one storage, which are complete once the stream that unpacked them has come so far, and which no other storage replaces while
-/// a lease covers it.
+/// The device memory of unpacked weights, by a layout. While it is held, what stays has its raw bytes from its arrival on, by StorageState;
+/// every other place holds the raw bytes of at most one storage, which are complete once the stream that unpacked them has come so far, and
+/// which no other storage replaces while a lease covers it.
+///
+/// What stays is unpacked in the order of the steps that read it, by streams of its own: the copy stream waits for them, storage by storage.
 template <VirtualMemoryDevice D>
 class UnpackMemory {
 public:
@@ -47,6 +49,7 @@ public:
     void set_layout(UnpackLayout layout) {
         layout_ = std::move(layout);
         is_filled_ = unpacks_ = false;
+        forget_filled();
         offset_ = layout_.offset;
         by_.assign(layout_.offset.size(), nobody);
         unpacked_.clear();
@@ -54,18 +57,24 @@ public:
         ++generation_;
     }
     [[nodiscard]] const UnpackLayout& layout() const noexcept { return layout_; }
-    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return memory_ != nullptr ? memory_bytes_ : 0; }
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept {
+        return range_ ? range_->held_bytes() : memory_ != nullptr ? memory_bytes_ : 0;
+    }
     /// Whether leases unpack anything.
     [[nodiscard]] bool unpacks() const noexcept { return unpacks_; }
-    /// The layout has bytes, and no memory is held, or what stays was not unpacked.
+    /// The layout has bytes, and no memory is held, or what stays is neither unpacked nor on its way.
     [[nodiscard]] bool is_missing() const noexcept { return layout_.bytes > 0 && !is_filled_; }
-    /// Takes the memory, and unpacks what stays. Does nothing where that is done. Blocks. Precondition: the streams
-    /// are drained where another layout was set.
+    /// Takes the memory, and enqueues what unpacks the rest of what stays. Does nothing where that is done. Blocks while the memory is
+    /// taken; where leases unpack, or after a failure, until all is unpacked. Precondition: the streams are drained where another layout was
+    /// set.
     [[nodiscard]] Status take();
     /// Gives the memory back. On failure it is held still, or of a stock: is_missing(). Precondition: the streams are drained.
     [[nodiscard]] Status give_back();
     /// The same, until take(). Places in memory of a stock stay where they are.
     [[nodiscard]] Status sleep();
+    /// From sleep() to take(), where no lease unpacks: takes memory of the stock that it had and that nobody else has now, and enqueues what
+    /// unpacks there, up to `most_bytes` as they travel. Returns the bytes of these copies. Blocks only after a failure.
+    [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes);
     /// Writes the tasks for where the packed bytes lie now, unless they are known for this generation of addresses. Blocks. Precondition:
     /// nothing that was enqueued reads the tasks; no stream is captured.
     [[nodiscard]] Status write_table(std::uint64_t generation);
@@ -161,9 +170,11 @@ private:
             return forgotten;
         });
     }
-    [[nodiscard]] std::byte* place(std::size_t s) const noexcept {
-        return static_cast<std::byte*>(memory_) + offset_[s];
+    /// Where the memory begins, also while it sleeps.
+    [[nodiscard]] std::byte* base() const noexcept {
+        return range_ ? range_->base() : static_cast<std::byte*>(memory_);
     }
+    [[nodiscard]] std::byte* place(std::size_t s) const noexcept { return base() + offset_[s]; }
     /// Precondition: has_table().
     [[nodiscard]] const Task* table() const noexcept {
         return reinterpret_cast<const Task*>(static_cast<std::byte*>(memory_) + layout_.table_at);
@@ -176,15 +187,22 @@ private:
     void forget_memory() noexcept {
         is_filled_ = false;
         forget_unpacked();
+        forget_filled();
         memory_ = nullptr;
         for (core::StorageState& state : context_.states) { state.unpacked = nullptr; }
+    }
+    void forget_filled() noexcept {
+        filled_.assign(layout_.offset.size(), {});
+        asleep_next_ = 0;
     }
     /// The streams and the host memory that fill the memory.
     [[nodiscard]] Status open();
     /// Blocks until what is on the streams is complete.
     [[nodiscard]] Status settle() {
         ++context_.counters->host_waits;
-        return streams_.settle(*context_.device);
+        auto settled = streams_.settle(*context_.device);
+        must_settle_ = must_settle_ && !settled;
+        return settled;
     }
     [[nodiscard]] Status enqueue_wanted(typename D::Stream stream);
     /// Enqueues the unpacking of what is wanted to places that were found: one launch, whose parameters are the tasks.
@@ -202,36 +220,53 @@ private:
         if (!context_.device->synchronize(context_.copy_scheduler->stream_of(consumer))) { uses_.note_lost(); }
     }
     [[nodiscard]] Status send_table();
-    /// Copies that bring packed parts to one half of the stage, and the rows that unpack them from there.
+    /// Where a part comes from and goes to.
+    struct Place {
+        const PackedPart* part = nullptr;
+        const std::byte* host = nullptr;  // of its storage
+        std::byte* to = nullptr;
+        [[nodiscard]] const std::byte* from() const noexcept { return host + part->offset_bytes; }
+    };
+    /// A part of the memory where packed parts arrive, before it has bytes of its own.
+    struct Stage {
+        std::uint64_t at = 0, half_bytes = 0;
+        std::uint64_t used_bytes = 0;       // of the last round's half
+        const std::byte* merges = nullptr;  // the storage of that round's last copy, if it goes to the stage
+    };
+    /// Copies, and the rows of the tasks that follow them.
     struct Round {
         std::vector<Copy> copies;
         Rows rows;
+        std::vector<std::uint32_t> complete;  // storages of which nothing comes later
     };
     /// What fills the memory, in this order.
     struct Filling {
-        std::vector<Round> rounds;  // their halves of the stage take turns
-        Rows direct;                // unpacked from host memory
-        std::vector<Copy> raw;      // parts that are not packed
+        std::vector<Round> rounds;  // bring packed parts to a stage, whose halves take turns
+        Round last;                 // what lies in the stage, and parts larger than half of it: from host memory
     };
-    /// Makes the tasks of all that stays. Copies are faster than kernels that read host memory, so that most parts come through a stage, which
-    /// is the end of the memory, before it has bytes of its own.
-    [[nodiscard]] Result<Filling> plan_filling();
+    /// Makes the tasks of what stays and is not unpacked yet, by the order of the steps. Copies are faster than kernels that read host memory,
+    /// so that most parts come through a stage. Asleep: of what there is memory for, up to `most_bytes` packed bytes.
+    [[nodiscard]] Result<Filling> plan_filling(std::uint64_t most_bytes);
+    /// Adds a part to the last round, or to a new one where there is no room for it.
+    void add_part(const Place& place, Stage& stage, std::vector<Round>& rounds);
+    /// What stays, in the order of the first steps that read it.
+    [[nodiscard]] std::vector<std::uint32_t> order_of_reads() const;
+    /// Where a stage lies: at the end, where leases unpack; otherwise in what is read last. none: there is no memory for it.
+    [[nodiscard]] std::uint64_t find_stage(std::span<const std::uint32_t> order, std::uint64_t bytes);
+    /// Whether there is memory for these bytes. Asleep: takes it, if nobody else has it.
+    [[nodiscard]] bool has_memory(std::uint64_t offset, std::uint64_t bytes);
     [[nodiscard]] Status enqueue_filling(const Filling& filling);
-    /// Unpacks all that stays. Blocks.
-    [[nodiscard]] Status fill() {
-        auto filling = plan_filling();
-        if (!filling) { return filling.error(); }
-        auto enqueued = enqueue_filling(*filling);
-        auto settled = settle();
-        return enqueued ? std::move(settled) : std::move(enqueued);
-    }
-    /// Enqueues what unpacks rows [first, last).
-    [[nodiscard]] Status enqueue(Rows rows, typename D::Stream stream) {
+    /// Enqueues the rows of a round, and the arrival of what they complete. `half`: of the stage.
+    [[nodiscard]] Status enqueue_rows(const Round& round, std::size_t half);
+    /// Enqueues what plan_filling() finds. Blocks where leases unpack, or after a failure: then nothing is unpacked any more.
+    [[nodiscard]] Status fill(std::uint64_t most_bytes);
+    /// Enqueues what unpacks rows [first, last), whose tasks are in `table`; null: they go with the launch.
+    [[nodiscard]] Status enqueue(Rows rows, typename D::Stream stream, const Task* table) {
         if (rows.first == rows.last) { return {}; }
         const std::size_t count = rows.last - rows.first;
         return unpacker_->enqueue(*context_.device, std::span{tasks_}.subspan(rows.first, count),
                                   std::span{parts_}.subspan(rows.first, count),
-                                  has_table() ? table() + rows.first : nullptr, stream);
+                                  table != nullptr ? table + rows.first : nullptr, stream);
     }
 
     core::DeciderContext<D>& context_;
@@ -242,11 +277,15 @@ private:
     pool::ChunkStock<D>* stock_ = nullptr;
     std::optional<pool::Virtual<D>> range_;  // of the stock; nullopt: nothing was taken of it
     void* memory_ = nullptr;                 // of the device, or of the range
-    std::uint64_t memory_bytes_ = 0;
-    void* host_table_ = nullptr;  // pinned
+    std::uint64_t memory_bytes_ = 0;         // 0: it was not given back as a whole
+    void* host_table_ = nullptr;             // pinned
     UnpackStreams<D> streams_;
-    bool is_filled_ = false;
-    bool unpacks_ = false;  // leases do
+    bool is_filled_ = false;                 // or all of it is enqueued
+    std::vector<std::vector<bool>> filled_;  // by storage that stays, by part: it is unpacked, or that is enqueued
+    bool must_settle_ = false;               // calls failed: the order of the streams is not known
+    std::size_t asleep_next_ = 0;            // in the order of reads: what bring_asleep() comes to next
+    std::uint64_t asleep_given_back_ = 0;    // as of the last look at all of it
+    bool unpacks_ = false;                   // leases do
     core::UnrecordedUses<D> uses_{context_};
     std::uint64_t generation_ = 0;
     std::uint64_t table_generation_ = 0;  // of addresses
@@ -318,7 +357,7 @@ Status UnpackMemory<D>::take() {
         memory_ = *memory;
         memory_bytes_ = layout_.bytes;
     }
-    if (auto filled = fill(); !filled) { return filled; }
+    if (auto filled = fill(UINT64_MAX); !filled) { return filled; }
     for (std::size_t s = 0; s < layout_.offset.size(); ++s) {
         context_.states[s].unpacked = offset_[s] != UnpackLayout::none ? place(s) : nullptr;
     }
@@ -328,81 +367,190 @@ Status UnpackMemory<D>::take() {
 }
 
 template <VirtualMemoryDevice D>
-auto UnpackMemory<D>::plan_filling() -> Result<Filling> {
-    std::byte* const base = static_cast<std::byte*>(memory_);
-    const std::uint64_t half_bytes = (std::min)(most_half_bytes, layout_.table_at / 16) /
-                                     codec::packed_alignment_bytes * codec::packed_alignment_bytes;
-    const std::uint64_t stage_at =
-        (layout_.table_at - 2 * half_bytes) / codec::packed_alignment_bytes * codec::packed_alignment_bytes;
+Status UnpackMemory<D>::fill(std::uint64_t most_bytes) {
+    if (must_settle_) {
+        if (auto settled = settle(); !settled) { return settled; }
+    }
+    must_settle_ = true;
+    const auto filling = plan_filling(most_bytes);
+    Status filled = filling ? enqueue_filling(*filling) : Status{filling.error()};
+    if (filled && !unpacks_) {
+        must_settle_ = false;
+        return {};
+    }
+    auto settled = settle();
+    if (filled) { filled = std::move(settled); }
+    if (!filled) { forget_filled(); }
+    return filled;
+}
+
+template <VirtualMemoryDevice D>
+Result<std::uint64_t> UnpackMemory<D>::bring_asleep(std::uint64_t most_bytes) {
+    if (memory_ != nullptr || !range_ || memory_bytes_ != layout_.bytes || unpacks_) { return std::uint64_t{0}; }
+    if (const std::uint64_t now = range_->given_back(); now != asleep_given_back_) {
+        asleep_given_back_ = now;
+        asleep_next_ = 0;  // what could not be had before may be free
+    }
+    const std::uint64_t before = context_.counters->fetched_bytes;
+    if (auto filled = fill(most_bytes); !filled) { return filled.error(); }
+    return context_.counters->fetched_bytes - before;
+}
+
+template <VirtualMemoryDevice D>
+std::vector<std::uint32_t> UnpackMemory<D>::order_of_reads() const {
+    std::vector<std::uint32_t> order;
+    for (std::uint32_t s = 0; s < layout_.offset.size(); ++s) {
+        if (layout_.stays[s]) { order.push_back(s); }
+    }
+    if (const auto first = context_.first_steps; !first.empty()) {
+        residency::detail::sort(order, [&](std::uint32_t a, std::uint32_t b) {
+            return first[a] != first[b] ? first[a] < first[b] : a < b;
+        });
+    }
+    return order;
+}
+
+template <VirtualMemoryDevice D>
+std::uint64_t UnpackMemory<D>::find_stage(std::span<const std::uint32_t> order, std::uint64_t bytes) {
+    const auto before = [&](std::uint64_t end) {
+        return (end - bytes) / codec::packed_alignment_bytes * codec::packed_alignment_bytes;
+    };
+    for (std::size_t i = unpacks_ ? 0 : order.size(); i-- > 0;) {
+        const std::uint64_t end = end_of(order[i]);
+        if (end >= bytes && has_memory(before(end), bytes)) { return before(end); }
+    }
+    return memory_ != nullptr ? before(layout_.table_at) : UnpackLayout::none;
+}
+
+template <VirtualMemoryDevice D>
+bool UnpackMemory<D>::has_memory(std::uint64_t offset, std::uint64_t bytes) {
+    if (memory_ != nullptr) { return true; }
+    const std::uint64_t chunk_bytes = range_->chunk_bytes(*context_.device);
+    bool is_there = true;
+    for (std::uint64_t chunk = offset / chunk_bytes; chunk * chunk_bytes < offset + bytes && is_there; ++chunk) {
+        is_there = range_->wake_chunk(static_cast<std::uint32_t>(chunk));
+    }
+    return is_there;
+}
+
+template <VirtualMemoryDevice D>
+void UnpackMemory<D>::add_part(const Place& place, Stage& stage, std::vector<Round>& rounds) {
+    const PackedPart& part = *place.part;
+    const std::uint64_t bytes = pool::round_up(part.packed_bytes, codec::packed_alignment_bytes);
+    if (rounds.empty() || stage.used_bytes + bytes > stage.half_bytes) {
+        const auto row = static_cast<std::uint32_t>(tasks_.size());
+        rounds.push_back({{}, {row, row}, {}});
+        stage.used_bytes = 0;
+        stage.merges = nullptr;
+    }
+    Round& round = rounds.back();
+    std::byte* const staged = base() + stage.at + (rounds.size() - 1) % 2 * stage.half_bytes + stage.used_bytes;
+    stage.used_bytes += bytes;
+    if (part.form == PackedForm::raw) {
+        round.copies.push_back({place.to, place.from(), part.raw_bytes});
+        stage.merges = nullptr;
+        return;
+    }
+    Copy* const last = stage.merges == place.host ? &round.copies.back() : nullptr;
+    if (last != nullptr &&
+        static_cast<const std::byte*>(last->from) + (staged - static_cast<std::byte*>(last->to)) == place.from()) {
+        last->bytes = static_cast<std::uint64_t>(staged - static_cast<std::byte*>(last->to)) + part.packed_bytes;
+    } else {
+        round.copies.push_back({staged, place.from(), part.packed_bytes});
+    }
+    stage.merges = place.host;
+    tasks_.push_back({staged, place.to});
+    parts_.push_back(part);
+    ++round.rows.last;
+}
+
+template <VirtualMemoryDevice D>
+auto UnpackMemory<D>::plan_filling(std::uint64_t most_bytes) -> Result<Filling> {
+    const bool is_asleep = memory_ == nullptr;
+    const std::vector<std::uint32_t> order = order_of_reads();
     Filling filling;
-    std::vector<Task> direct;
-    std::vector<PackedPart> direct_parts;
-    std::uint64_t filled_bytes = half_bytes;  // of the last round's half
+    std::size_t next = is_asleep ? asleep_next_ : 0;
+    if (next == order.size()) { return filling; }
+    Stage stage;
+    stage.half_bytes = (std::min)(most_half_bytes, layout_.table_at / 16) / codec::packed_alignment_bytes *
+                       codec::packed_alignment_bytes;
+    stage.at = find_stage(order, 2 * stage.half_bytes);
+    if (stage.at == UnpackLayout::none) { return filling; }
+    std::vector<Place> last;
     tasks_.clear();
     parts_.clear();
-    for (std::size_t s = 0; s < layout_.offset.size(); ++s) {
-        if (!layout_.stays[s]) { continue; }
+    for (bool is_enough = false; next < order.size() && !is_enough; next += is_enough ? 0U : 1U) {
+        const std::uint32_t s = order[next];
         const Form& form = forms_[s];
-        auto view = context_.device->device_view(form.host);
-        if (!view) { return view.error(); }
-        std::byte* next = place(s);
-        std::size_t merges_with = 0;  // the round whose last copy is of this storage; 0: none
-        for (const PackedPart& part : *form.parts) {
-            std::byte* const to = std::exchange(next, next + part.raw_bytes);
+        std::vector<bool>& filled = filled_[s];
+        filled.resize(form.parts->size());
+        std::uint64_t end = offset_[s];
+        bool is_any = false, is_any_last = false;
+        for (std::size_t i = 0; i < filled.size(); ++i) {
+            const PackedPart& part = (*form.parts)[i];
+            const std::uint64_t at = std::exchange(end, end + part.raw_bytes);
+            const bool is_in_stage = at < stage.at + 2 * stage.half_bytes && end > stage.at;
+            if (is_in_stage) { filled[i] = false; }
+            const bool is_last = is_in_stage || (part.form != PackedForm::raw && part.packed_bytes > stage.half_bytes);
+            if (filled[i] || (is_asleep && is_last) || !has_memory(at, part.raw_bytes)) { continue; }
+            is_enough = part.packed_bytes > most_bytes;
+            if (is_enough) { break; }
+            most_bytes -= part.packed_bytes;
             context_.counters->fetched_bytes += part.packed_bytes;
-            if (part.form == PackedForm::raw) {
-                filling.raw.push_back({to, form.host + part.offset_bytes, part.raw_bytes});
-                continue;
-            }
-            const std::uint64_t bytes = pool::round_up(part.packed_bytes, codec::packed_alignment_bytes);
-            if (next > base + stage_at || bytes > half_bytes) {
-                direct.push_back({static_cast<const std::byte*>(*view) + part.offset_bytes, to});
-                direct_parts.push_back(part);
-                continue;
-            }
-            if (filled_bytes + bytes > half_bytes) {
-                const auto row = static_cast<std::uint32_t>(tasks_.size());
-                filling.rounds.push_back({{}, {row, row}});
-                filled_bytes = 0;
-            }
-            std::byte* const staged = base + stage_at + (filling.rounds.size() - 1) % 2 * half_bytes + filled_bytes;
-            filled_bytes += bytes;
-            Round& round = filling.rounds.back();
-            const std::byte* const from = form.host + part.offset_bytes;
-            Copy* const last = merges_with == filling.rounds.size() ? &round.copies.back() : nullptr;
-            if (last != nullptr &&
-                static_cast<const std::byte*>(last->from) + (staged - static_cast<std::byte*>(last->to)) == from) {
-                last->bytes =
-                    static_cast<std::uint64_t>(staged - static_cast<std::byte*>(last->to)) + part.packed_bytes;
+            const Place place{&part, form.host, base() + at};
+            if (is_last) {
+                last.push_back(place);
             } else {
-                round.copies.push_back({staged, from, part.packed_bytes});
+                add_part(place, stage, filling.rounds);
             }
-            merges_with = filling.rounds.size();
-            tasks_.push_back({staged, to});
-            parts_.push_back(part);
-            ++round.rows.last;
+            filled[i] = is_any = true;
+            is_any_last = is_any_last || is_last;
+        }
+        if (is_any && std::find(filled.begin(), filled.end(), false) == filled.end()) {
+            (is_any_last ? filling.last : filling.rounds.back()).complete.push_back(s);
         }
     }
-    filling.direct.first = static_cast<std::uint32_t>(tasks_.size());
-    tasks_.insert(tasks_.end(), direct.begin(), direct.end());
-    parts_.insert(parts_.end(), direct_parts.begin(), direct_parts.end());
-    filling.direct.last = static_cast<std::uint32_t>(tasks_.size());
+    if (is_asleep) { asleep_next_ = next; }
+    filling.last.rows.first = static_cast<std::uint32_t>(tasks_.size());
+    for (const Place& place : last) {
+        if (place.part->form == PackedForm::raw) {
+            filling.last.copies.push_back({place.to, place.from(), place.part->raw_bytes});
+            continue;
+        }
+        auto view = context_.device->device_view(place.from());
+        if (!view) { return view.error(); }
+        tasks_.push_back({static_cast<const std::byte*>(*view), place.to});
+        parts_.push_back(*place.part);
+    }
+    filling.last.rows.last = static_cast<std::uint32_t>(tasks_.size());
     return filling;
 }
 
 template <VirtualMemoryDevice D>
+Status UnpackMemory<D>::enqueue_rows(const Round& round, std::size_t half) {
+    if (auto enqueued = enqueue(round.rows, streams_.kernels(), nullptr); !enqueued) { return enqueued; }
+    const auto unpacked = streams_.note_unpacked(*context_.device, half);
+    if (!unpacked) { return unpacked.error(); }
+    return round.complete.empty() ? Status{} : context_.copy_scheduler->arrive_with(*unpacked, round.complete);
+}
+
+template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::enqueue_filling(const Filling& filling) {
-    if (auto sent = send_table(); !sent) { return sent; }
-    streams_.note_work();
     D& device = *context_.device;
-    for (std::size_t i = 0; i < filling.rounds.size(); ++i) {
-        const Round& round = filling.rounds[i];
-        if (auto brought = streams_.bring(device, round.copies, i % 2); !brought) { return brought; }
-        if (auto enqueued = enqueue(round.rows, streams_.kernels()); !enqueued) { return enqueued; }
-        if (auto noted = streams_.note_unpacked(device, i % 2); !noted) { return noted; }
+    if (!filling.rounds.empty()) {
+        if (auto begun = streams_.begin(device); !begun) { return begun; }
     }
-    if (auto enqueued = enqueue(filling.direct, streams_.kernels()); !enqueued) { return enqueued; }
-    return filling.raw.empty() ? Status{} : device.copy(filling.raw, streams_.kernels());
+    for (std::size_t i = 0; i < filling.rounds.size(); ++i) {
+        if (auto brought = streams_.bring(device, filling.rounds[i].copies, i % 2); !brought) { return brought; }
+        if (auto enqueued = enqueue_rows(filling.rounds[i], i % 2); !enqueued) { return enqueued; }
+    }
+    const Round& last = filling.last;
+    if (last.complete.empty()) { return {}; }
+    streams_.note_work();
+    if (!last.copies.empty()) {
+        if (auto copied = device.copy(last.copies, streams_.kernels()); !copied) { return copied; }
+    }
+    return enqueue_rows(last, 0);
 }
 
 template <VirtualMemoryDevice D>
@@ -466,6 +614,7 @@ Status UnpackMemory<D>::give_back() {
     if (auto freed = range_ ? range_->try_close() : context_.device->deallocate(memory_); !freed) {
         if (range_) {  // parts of it may be unmapped
             ++generation_;
+            memory_bytes_ = 0;
             forget_memory();
         }
         return freed;
@@ -634,7 +783,9 @@ Status UnpackMemory<D>::enqueue_found(typename D::Stream stream) {
     parts_.clear();
     copies_.clear();
     for (const std::uint32_t s : wanted_) { append(s, context_.states[s].address, copies_); }
-    if (auto enqueued = enqueue({0, static_cast<std::uint32_t>(tasks_.size())}, stream); !enqueued) { return enqueued; }
+    if (auto enqueued = enqueue({0, static_cast<std::uint32_t>(tasks_.size())}, stream, nullptr); !enqueued) {
+        return enqueued;
+    }
     return copies_.empty() ? Status{} : context_.device->copy(copies_, stream);
 }
 
@@ -642,10 +793,11 @@ template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::enqueue_wanted(typename D::Stream stream) {
     std::sort(wanted_.begin(), wanted_.end(),
               [&](std::uint32_t a, std::uint32_t b) { return rows_[a].first < rows_[b].first; });
+    const Task* const on_device = has_table() ? table() : nullptr;
     Rows run;
     for (const std::uint32_t s : wanted_) {
         if (rows_[s].first != run.last || run.first == run.last) {
-            if (auto enqueued = enqueue(run, stream); !enqueued) { return enqueued; }
+            if (auto enqueued = enqueue(run, stream, on_device); !enqueued) { return enqueued; }
             run.first = rows_[s].first;
         }
         run.last = rows_[s].last;
@@ -653,7 +805,7 @@ Status UnpackMemory<D>::enqueue_wanted(typename D::Stream stream) {
             if (auto copied = context_.device->copy(raw_[s], stream); !copied) { return copied; }
         }
     }
-    return enqueue(run, stream);
+    return enqueue(run, stream, on_device);
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::packed

@@ -30,6 +30,14 @@ public:
     }
     /// Of the kernels that unpack. Precondition: it was opened.
     [[nodiscard]] typename D::Stream kernels() const noexcept { return *kernels_; }
+    /// Copies that are enqueued next run behind all kernels of rounds.
+    [[nodiscard]] Status begin(D& device) {
+        is_unsettled_ = true;
+        for (const Half& half : halves_) {
+            if (auto waited = device.wait(*copies_, *half.is_free); !waited) { return waited; }
+        }
+        return {};
+    }
     /// Enqueues copies to a half of the stage, 0 or 1, behind the kernels of its last round; kernels that are enqueued next run behind them.
     [[nodiscard]] Status bring(D& device, std::span<const Copy> copies, std::size_t half) {
         is_unsettled_ = true;
@@ -38,9 +46,10 @@ public:
         if (auto recorded = device.record(*halves_[half].is_full, *copies_); !recorded) { return recorded; }
         return device.wait(*kernels_, *halves_[half].is_full);
     }
-    /// The kernels of this half's round were enqueued.
-    [[nodiscard]] Status note_unpacked(D& device, std::size_t half) {
-        return device.record(*halves_[half].is_free, *kernels_);
+    /// The kernels of this half's round were enqueued. Returns an event behind them, until the half's next round.
+    [[nodiscard]] Result<typename D::Event> note_unpacked(D& device, std::size_t half) {
+        if (auto recorded = device.record(*halves_[half].is_free, *kernels_); !recorded) { return recorded.error(); }
+        return *halves_[half].is_free;
     }
     /// Blocks until all that is on both streams is complete.
     [[nodiscard]] Status settle(D& device) {

@@ -43,7 +43,12 @@ public:
     }
     /// Nothing where a resume() has failed: the next one makes another plan.
     [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes) override {
-        return is_consistent_ ? inner_->bring_asleep(most_bytes) : Result<std::uint64_t>{std::uint64_t{0}};
+        if (!is_consistent_) { return std::uint64_t{0}; }
+        const auto travels = inner_->bring_asleep(most_bytes);
+        if (!travels) { return travels.error(); }
+        const auto unpacked = memory_.bring_asleep(most_bytes - *travels);
+        if (!unpacked) { return unpacked.error(); }
+        return *travels + *unpacked;
     }
     [[nodiscard]] Status suspend() override {
         auto suspended = inner_->suspend();
@@ -175,7 +180,11 @@ Status UnpackingDecider<D, Inner>::put_in_force(const packed::UnpackLayout& layo
     }
     if (auto applied = apply(cap_bytes - layout.bytes); !applied) { return applied; }
     if (is_new) { memory_.set_layout(layout); }
-    return memory_.take();
+    // On the copy stream, what is not packed does not wait for what is unpacked.
+    Status filled = memory_.is_missing() && !memory_.unpacks() ? inner_->bring_everything() : Status{};
+    if (filled) { filled = memory_.take(); }
+    if (!filled) { static_cast<void>(context_.copy_scheduler->drain().has_value()); }
+    return filled;
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

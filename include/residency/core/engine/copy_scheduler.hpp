@@ -99,6 +99,14 @@ public:
     /// Enqueues copies that start together, and records their arrival, also in the states of their storages. On failure these have not
     /// changed. None: nothing is enqueued.
     [[nodiscard]] Result<EventPoint> transfer(std::span<const transport::Fetch> fetches);
+    /// These storages arrive, by their numbers, with what another stream has recorded: the copy stream waits for it.
+    [[nodiscard]] Status arrive_with(typename D::Event event, std::span<const std::uint32_t> storages) {
+        if (auto waited = device_->wait(copy_stream_, event); !waited) { return waited; }
+        const auto arrival = copies_.record();
+        if (!arrival) { return arrival.error(); }
+        for (const std::uint32_t s : storages) { states_[s].arrival = *arrival; }
+        return {};
+    }
     /// Enqueues a copy within the device, on the copy stream.
     [[nodiscard]] Status copy_within_device(std::byte* to, const std::byte* from, std::uint64_t bytes) {
         const Copy copy{to, from, bytes};

@@ -119,6 +119,7 @@ Status Suspension<D>::take_again(ResidentStore<D>& residents, std::uint64_t cap_
         if (written.empty() || written.back() != each.storage) { written.push_back(each.storage); }
     }
     if (auto brought = shared_->decider->bring_residents(written); !brought) { return brought; }
+    if (saved_.empty() && residents.held_now_bytes() == 0) { return {}; }
     if (auto landed = shared_->drain(); !landed) { return landed; }
     return restore();
 }
