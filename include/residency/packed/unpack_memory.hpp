@@ -73,7 +73,7 @@ public:
     /// The same, until take(). Places in memory of a stock stay where they are.
     [[nodiscard]] Status sleep();
     /// From sleep() to take(), where no lease unpacks: takes memory of the stock that it had and that nobody else has now, and enqueues what
-    /// unpacks there, up to `most_bytes` as they travel. Returns the bytes of these copies. Blocks only after a failure.
+    /// unpacks there, up to `most_bytes` raw bytes. Returns the bytes of the copies. Blocks only after a failure.
     [[nodiscard]] Result<std::uint64_t> bring_asleep(std::uint64_t most_bytes);
     /// Writes the tasks for where the packed bytes lie now, unless they are known for this generation of addresses. Blocks. Precondition:
     /// nothing that was enqueued reads the tasks; no stream is captured.
@@ -245,7 +245,7 @@ private:
         Round last;                 // what lies in the stage, and parts larger than half of it: from host memory
     };
     /// Makes the tasks of what stays and is not unpacked yet, by the order of the steps. Copies are faster than kernels that read host memory,
-    /// so that most parts come through a stage. Asleep: of what there is memory for, up to `most_bytes` packed bytes.
+    /// so that most parts come through a stage. Asleep: of what there is memory for, up to `most_bytes` raw bytes.
     [[nodiscard]] Result<Filling> plan_filling(std::uint64_t most_bytes);
     /// Adds a part to the last round, or to a new one where there is no room for it.
     void add_part(const Place& place, Stage& stage, std::vector<Round>& rounds);
@@ -256,8 +256,9 @@ private:
     /// Whether there is memory for these bytes. Asleep: takes it, if nobody else has it.
     [[nodiscard]] bool has_memory(std::uint64_t offset, std::uint64_t bytes);
     [[nodiscard]] Status enqueue_filling(const Filling& filling);
-    /// Enqueues the rows of a round, and the arrival of what they complete. `half`: of the stage.
-    [[nodiscard]] Status enqueue_rows(const Round& round, std::size_t half);
+    /// Enqueues the rows of a round, and the arrival of what they complete. `half`: of the stage. `is_last`: of a filling: the copy stream comes
+    /// behind all of it.
+    [[nodiscard]] Status enqueue_rows(const Round& round, std::size_t half, bool is_last);
     /// Enqueues what plan_filling() finds. Blocks where leases unpack, or after a failure: then nothing is unpacked any more.
     [[nodiscard]] Status fill(std::uint64_t most_bytes);
     /// Enqueues what unpacks rows [first, last), whose tasks are in `table`; null: they go with the launch.
@@ -493,9 +494,9 @@ auto UnpackMemory<D>::plan_filling(std::uint64_t most_bytes) -> Result<Filling> 
             if (is_in_stage) { filled[i] = false; }
             const bool is_last = is_in_stage || (part.form != PackedForm::raw && part.packed_bytes > stage.half_bytes);
             if (filled[i] || (is_asleep && is_last) || !has_memory(at, part.raw_bytes)) { continue; }
-            is_enough = part.packed_bytes > most_bytes;
+            is_enough = part.raw_bytes > most_bytes;
             if (is_enough) { break; }
-            most_bytes -= part.packed_bytes;
+            most_bytes -= part.raw_bytes;
             context_.counters->fetched_bytes += part.packed_bytes;
             const Place place{&part, form.host, base() + at};
             if (is_last) {
@@ -527,30 +528,31 @@ auto UnpackMemory<D>::plan_filling(std::uint64_t most_bytes) -> Result<Filling> 
 }
 
 template <VirtualMemoryDevice D>
-Status UnpackMemory<D>::enqueue_rows(const Round& round, std::size_t half) {
+Status UnpackMemory<D>::enqueue_rows(const Round& round, std::size_t half, bool is_last) {
     if (auto enqueued = enqueue(round.rows, streams_.kernels(), nullptr); !enqueued) { return enqueued; }
     const auto unpacked = streams_.note_unpacked(*context_.device, half);
     if (!unpacked) { return unpacked.error(); }
-    return round.complete.empty() ? Status{} : context_.copy_scheduler->arrive_with(*unpacked, round.complete);
+    if (round.complete.empty() && !is_last) { return {}; }
+    return context_.copy_scheduler->arrive_with(*unpacked, round.complete);
 }
 
 template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::enqueue_filling(const Filling& filling) {
-    D& device = *context_.device;
-    if (!filling.rounds.empty()) {
-        if (auto begun = streams_.begin(device); !begun) { return begun; }
-    }
-    for (std::size_t i = 0; i < filling.rounds.size(); ++i) {
-        if (auto brought = streams_.bring(device, filling.rounds[i].copies, i % 2); !brought) { return brought; }
-        if (auto enqueued = enqueue_rows(filling.rounds[i], i % 2); !enqueued) { return enqueued; }
-    }
+    const std::span<const Round> rounds = filling.rounds;
     const Round& last = filling.last;
+    // Behind the stage of an earlier filling, and copies that have to come before.
+    if (auto waits = context_.copy_scheduler->wait_for_copies(streams_.copies()); !waits) { return waits; }
+    for (std::size_t i = 0; i < rounds.size(); ++i) {
+        if (auto brought = streams_.bring(*context_.device, rounds[i].copies, i % 2); !brought) { return brought; }
+        const bool is_last = i + 1 == rounds.size() && last.complete.empty();
+        if (auto enqueued = enqueue_rows(rounds[i], i % 2, is_last); !enqueued) { return enqueued; }
+    }
     if (last.complete.empty()) { return {}; }
     streams_.note_work();
     if (!last.copies.empty()) {
-        if (auto copied = device.copy(last.copies, streams_.kernels()); !copied) { return copied; }
+        if (auto copied = context_.device->copy(last.copies, streams_.kernels()); !copied) { return copied; }
     }
-    return enqueue_rows(last, 0);
+    return enqueue_rows(last, 0, true);
 }
 
 template <VirtualMemoryDevice D>

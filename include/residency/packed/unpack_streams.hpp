@@ -30,14 +30,8 @@ public:
     }
     /// Of the kernels that unpack. Precondition: it was opened.
     [[nodiscard]] typename D::Stream kernels() const noexcept { return *kernels_; }
-    /// Copies that are enqueued next run behind all kernels of rounds.
-    [[nodiscard]] Status begin(D& device) {
-        is_unsettled_ = true;
-        for (const Half& half : halves_) {
-            if (auto waited = device.wait(*copies_, *half.is_free); !waited) { return waited; }
-        }
-        return {};
-    }
+    /// Of the copies to the stage. Precondition: it was opened.
+    [[nodiscard]] typename D::Stream copies() const noexcept { return *copies_; }
     /// Enqueues copies to a half of the stage, 0 or 1, behind the kernels of its last round; kernels that are enqueued next run behind them.
     [[nodiscard]] Status bring(D& device, std::span<const Copy> copies, std::size_t half) {
         is_unsettled_ = true;

@@ -46,7 +46,7 @@ public:
         if (!is_consistent_) { return std::uint64_t{0}; }
         const auto travels = inner_->bring_asleep(most_bytes);
         if (!travels) { return travels.error(); }
-        const auto unpacked = memory_.bring_asleep(most_bytes - *travels);
+        const auto unpacked = memory_.bring_asleep(most_bytes - (std::min)(most_bytes, *travels));
         if (!unpacked) { return unpacked.error(); }
         return *travels + *unpacked;
     }

@@ -107,6 +107,10 @@ public:
         for (const std::uint32_t s : storages) { states_[s].arrival = *arrival; }
         return {};
     }
+    /// Another stream waits for all that has been enqueued on the copy stream so far.
+    [[nodiscard]] Status wait_for_copies(typename D::Stream stream) {
+        return copies_.order_after(copies_.last(), stream);
+    }
     /// Enqueues a copy within the device, on the copy stream.
     [[nodiscard]] Status copy_within_device(std::byte* to, const std::byte* from, std::uint64_t bytes) {
         const Copy copy{to, from, bytes};
