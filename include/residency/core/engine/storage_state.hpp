@@ -18,7 +18,7 @@ struct StorageState {
     /// Written by packed::UnpackMemory only.
     std::byte* unpacked = nullptr;  ///< where kernels read it, unpacked; null: at `address`
     /// Written by CopyScheduler, and without copies from the host by PoolResizer and GraphRunner.
-    std::uint64_t arrival = 0;    ///< the point of the copy stream after its copy; 0: it has arrived
+    std::uint64_t arrival = 0;    ///< the point of the copy stream after its copy, or its unpacking; 0: it has arrived
     std::uint64_t needed_by = 0;  ///< of a prefetched storage: the step index that it was fetched for
     std::uint32_t leases = 0;     ///< open leases and tickets that cover it
     Placement placement = Placement::streamed;
