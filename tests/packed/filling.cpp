@@ -52,9 +52,9 @@ std::vector<Model::Spec> mixed_specs(std::uint32_t count) {
 
 /// A model with room for its raw bytes, on chunks of a stock.
 struct Sleeper {
-    Sleeper(Device& device, residency::pool::ChunkStock<Device>& stock, std::uint32_t weights_count = 24,
+    Sleeper(Device& device, residency::pool::ChunkStock<Device>& stock, const std::vector<Model::Spec>& specs,
             bool reverses = false)
-        : layers{device, mixed_specs(weights_count)} {
+        : layers{device, specs} {
         if (reverses) { std::reverse(layers.steps.begin(), layers.steps.end()); }
         auto chosen = options(unpacker, layers.share(120), layers.schedule());
         chosen.policies.link = residency::plan::Link{};  // nothing is measured
@@ -91,11 +91,11 @@ struct Sleeper {
 };
 
 struct Fixture {
-    explicit Fixture(std::uint32_t weights_count = 24, bool reverses = false) {
+    explicit Fixture(const std::vector<Model::Spec>& specs = mixed_specs(24), bool reverses = false) {
         device.observe([this](const residency::simulation::ExecutedOperation& operation) {
             if (operation.name == "unpack" || operation.name == "reader") { order.emplace_back(operation.name); }
         });
-        sleeper.emplace(device, stock, weights_count, reverses);
+        sleeper.emplace(device, stock, specs, reverses);
         // Others that take chunks soon take those that it had.
         must(stock.try_set_limit(stock.held_bytes()));
     }
@@ -135,7 +135,7 @@ struct Fixture {
 TEST_CASE("the first pass begins before all is unpacked, whatever the order of its steps, and the host does not wait") {
     for (const bool reverses : {false, true}) {
         CAPTURE(reverses);
-        Fixture f{60, reverses};
+        Fixture f{mixed_specs(60), reverses};
         Sleeper& it = *f.sleeper;
         for (const bool is_new : {true, false}) {
             CAPTURE(is_new);
@@ -251,6 +251,29 @@ TEST_CASE("others have taken what was unpacked ahead, or some of it: all comes a
     f.end();
 }
 
+TEST_CASE("a chunk is missing where packed parts arrive when it wakes: what was unpacked ahead around it comes again") {
+    Fixture f{std::vector<Model::Spec>(60, {4'000})};
+    Sleeper& it = *f.sleeper;
+    it.pass(f.device, f.stream);
+    f.end();
+    const std::uint64_t whole = it.fetched();
+    must(it.weights->try_suspend());
+    f.take(f.stock.free_bytes() / chunk);
+    std::sort(f.others.begin(), f.others.end());
+    const std::uint32_t missing = f.others[f.others.size() - 10];  // the last ones are the end of the memory
+    for (const std::uint32_t number : std::exchange(f.others, {missing})) {
+        if (number != missing) { f.stock.give_back(number); }
+    }
+    const std::uint64_t ahead = it.bring(std::uint64_t{50} << 10);
+    CHECK(ahead > whole / 2);
+    f.give_back();
+    must(it.weights->try_resume());
+    it.pass(f.device, f.stream);
+    f.end();
+    CHECK(it.fetched() > 2 * whole);
+    CHECK(it.fetched() < 2 * whole + whole / 8);
+}
+
 TEST_CASE("a budget that changes while it is unpacked ahead, and one that is destroyed meanwhile") {
     for (const std::uint64_t percent : {60U, 85U, 119U, 0U}) {
         CAPTURE(percent);
@@ -295,7 +318,7 @@ TEST_CASE("random programs: others take and give back chunks while it is unpacke
     for (std::uint64_t seed = 1; seed <= (support::is_sanitized ? 6 : 25); ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random{seed};
-        Fixture f{8 + static_cast<std::uint32_t>(random() % 30), random() % 2 == 0};
+        Fixture f{mixed_specs(8 + static_cast<std::uint32_t>(random() % 30)), random() % 2 == 0};
         Sleeper& it = *f.sleeper;
         it.capture(f.device, f.stream);
         for (int turn = 0; turn < 12; ++turn) {
@@ -342,7 +365,7 @@ TEST_CASE("any call fails once while it is unpacked ahead or wakes: it is asleep
                 CAPTURE(is_asleep);
                 CAPTURE(kind);
                 CAPTURE(nth);
-                Fixture f{12};
+                Fixture f{mixed_specs(12)};
                 Sleeper& it = *f.sleeper;
                 it.pass(f.device, f.stream);
                 must(it.weights->try_suspend());
@@ -380,7 +403,7 @@ TEST_CASE(
         std::vector<Group::Member> members;
         for (int i = 0; i < 3; ++i) {
             must(group.try_make_room(std::uint64_t{950} << 10));
-            models.push_back(std::make_unique<Sleeper>(device, group.stock(), 30));
+            models.push_back(std::make_unique<Sleeper>(device, group.stock(), mixed_specs(30)));
             members.push_back(must(group.try_add(*models.back()->weights, {})));
             const auto use = must(group.try_activate(members.back()));
             models.back()->capture(device, stream);
