@@ -49,7 +49,8 @@ public:
     void set_layout(UnpackLayout layout) {
         layout_ = std::move(layout);
         is_filled_ = unpacks_ = false;
-        forget_filled();
+        filled_.assign(layout_.offset.size(), {});
+        asleep_next_ = 0;
         offset_ = layout_.offset;
         by_.assign(layout_.offset.size(), nobody);
         unpacked_.clear();
@@ -192,7 +193,7 @@ private:
         for (core::StorageState& state : context_.states) { state.unpacked = nullptr; }
     }
     void forget_filled() noexcept {
-        filled_.assign(layout_.offset.size(), {});
+        for (std::vector<bool>& parts : filled_) { parts.clear(); }
         asleep_next_ = 0;
     }
     /// The streams and the host memory that fill the memory.
