@@ -55,35 +55,41 @@ TEST_CASE("random switches: every byte is right, graphs stay valid, memory does 
 }
 
 TEST_CASE("what was brought ahead does not come again, and goes where others need the memory") {
-    Fixture f;
-    auto &one = f.add(whole), &two = f.add(whole), &three = f.add(whole);
-    { const auto use = must(f.group.try_activate(one.member)); }
-    std::uint64_t prepared = 0;
-    {
+    for (const std::uint32_t chunks : {1U, 5U}) {  // of a weight
+        CAPTURE(chunks);
+        Fixture f;
+        const auto add = [&]() -> Sleeper& {
+            return f.add(uniform_model(f.device, steps / chunks, chunks * chunk), whole);
+        };
+        auto &one = add(), &two = add(), &three = add();
+        { const auto use = must(f.group.try_activate(one.member)); }
+        std::uint64_t prepared = 0;
+        {
+            const auto use = must(f.group.try_activate(one.member));
+            f.run(one);
+            while (const std::uint64_t more = must(f.group.try_prepare(two.member, 2 * chunk))) {
+                CHECK(more <= 2 * chunk);
+                prepared += more;
+            }
+            CHECK(prepared == whole * 3 / 10);
+            CHECK(f.group.accounts()[1].held_bytes == prepared);
+            CHECK(must(f.group.try_prepare(one.member)) == 0);  // it is awake
+        }
+        const auto before = two.weights->statistics().total.fetched_bytes;
+        {
+            const auto use = must(f.group.try_activate(two.member));
+            f.run(two);
+            CHECK(two.weights->statistics().total.fetched_bytes == before + whole - prepared);
+            CHECK(must(f.group.try_prepare(one.member)) > 0);
+        }
+        {
+            const auto use = must(f.group.try_activate(three.member));
+            CHECK(f.group.accounts()[0].held_bytes == 0);
+            f.run(three);
+        }
         const auto use = must(f.group.try_activate(one.member));
         f.run(one);
-        while (const std::uint64_t more = must(f.group.try_prepare(two.member, 2 * chunk))) {
-            CHECK(more <= 2 * chunk);
-            prepared += more;
-        }
-        CHECK(prepared == whole * 3 / 10);
-        CHECK(f.group.accounts()[1].held_bytes == prepared);
-        CHECK(must(f.group.try_prepare(one.member)) == 0);  // it is awake
     }
-    const auto before = two.weights->statistics().total.fetched_bytes;
-    {
-        const auto use = must(f.group.try_activate(two.member));
-        f.run(two);
-        CHECK(two.weights->statistics().total.fetched_bytes == before + whole - prepared);
-        CHECK(must(f.group.try_prepare(one.member)) > 0);
-    }
-    {
-        const auto use = must(f.group.try_activate(three.member));
-        CHECK(f.group.accounts()[0].held_bytes == 0);
-        f.run(three);
-    }
-    const auto use = must(f.group.try_activate(one.member));
-    f.run(one);
 }
 
 TEST_CASE(

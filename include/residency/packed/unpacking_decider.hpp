@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/codec/packed_part.hpp"
 #include "residency/core/engine/decider.hpp"
 #include "residency/device/device.hpp"
 #include "residency/error.hpp"
@@ -46,7 +47,9 @@ public:
         if (!is_consistent_) { return std::uint64_t{0}; }
         const auto travels = inner_->bring_asleep(most_bytes);
         if (!travels) { return travels.error(); }
-        const auto unpacked = memory_.bring_asleep(most_bytes - (std::min)(most_bytes, *travels));
+        // A raw byte that kernels write beside a pass takes as much of the device as two that are copied there.
+        const std::uint64_t left = most_bytes - (std::min)(most_bytes, *travels);
+        const auto unpacked = memory_.bring_asleep((std::max)(left / 2, (std::min)(left, codec::part_bytes)));
         if (!unpacked) { return unpacked.error(); }
         return *travels + *unpacked;
     }

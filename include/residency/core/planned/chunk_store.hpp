@@ -303,10 +303,12 @@ Result<std::uint64_t> ChunkStore<D>::bring_asleep(std::span<const plan::Copy> co
     }
     std::vector<std::uint32_t> chunks;
     const std::uint64_t before = context_->counters->fetched_bytes, most = most_bytes / plan_.chunk_bytes();
-    for (; asleep_next_ < copies.size() && chunks.size() < most; ++asleep_next_) {
+    for (bool is_enough = most == 0; asleep_next_ < copies.size() && !is_enough; asleep_next_ += is_enough ? 0U : 1U) {
         for (const std::uint32_t chunk : plan_.chunks_of_copy(copies[asleep_next_])) {
-            if (table_.is_there(chunk) || !is_at_home(chunk) || !pool_.wake_chunk(chunk)) { continue; }
-            chunks.push_back(chunk);
+            if (table_.is_there(chunk) || !is_at_home(chunk)) { continue; }
+            is_enough = chunks.size() == most;  // the rest of this copy comes with the next call
+            if (is_enough) { break; }
+            if (pool_.wake_chunk(chunk)) { chunks.push_back(chunk); }
         }
     }
     residency::detail::sort(chunks);
