@@ -101,12 +101,34 @@ TEST_CASE("replicas: the plan of one member is that of all, whatever each has me
         }
         CHECK(replans > 0);
         CHECK((one.plan() == two.plan()) == has_group);
+        const auto plans_made = [&] { return one.statistics().total.plans_made + two.statistics().total.plans_made; };
+        const std::uint64_t before = plans_made();
+        for (int turn = 0; turn < 4; ++turn) { CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0); }
+        CHECK(plans_made() == before);
         // The one that leaves took its plans with it: the other one goes on, and makes its own.
         { auto gone = std::move(one); }
         must(two.try_set_budget(Budget::bytes(host.model->raw_bytes() / 3)));
         CHECK(host.run(1, two) == 0);
         host.expect_no_reports();
     }
+}
+
+TEST_CASE("replicas: members whose images differ, since kernels write there, have plans of their own") {
+    Host host;
+    std::vector<packed_tests::Model::Spec> specs(layers, {.elements = mib, .is_noise = true});
+    specs[3].is_written = true;
+    host.model = std::make_unique<packed_tests::Model>(*host.gpus[0], specs);
+    auto one = host.member(0, 0.5), two = host.member(1, 0.75);
+    const auto run = [&] { CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0); };
+    run();
+    must(two.try_set_budget(
+        Budget::bytes(host.model->raw_bytes() / 2)));  // as the first one's, in the image that it has
+    run();
+    const auto plans_made = [&] { return one.statistics().total.plans_made + two.statistics().total.plans_made; };
+    const std::uint64_t before = plans_made();
+    for (int turn = 0; turn < 4; ++turn) { run(); }
+    CHECK(plans_made() == before);
+    host.expect_no_reports();
 }
 
 TEST_CASE("replicas: packed weights travel packed, once") {

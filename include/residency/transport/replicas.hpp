@@ -154,9 +154,12 @@ private:
                                           bool is_captured) const {
         for (std::size_t i = 0; i < plans_.size(); ++i) {
             const Common& common = plans_[i];
-            if (common.budget_bytes == budget_bytes && common.plan.is_captured() == is_captured &&
-                common.plan.chunk_bytes() == problem.chunk_bytes && common.plan.is_cyclic() == problem.cyclic &&
-                common.step_offsets == problem.step_offsets && common.step_storages == problem.step_storages) {
+            const plan::PlanData& plan = common.plan.data();
+            if (common.budget_bytes == budget_bytes && common.step_offsets == problem.step_offsets &&
+                common.step_storages == problem.step_storages && plan.storage_bytes == problem.storage_bytes &&
+                plan.captured == is_captured && plan.cyclic == problem.cyclic &&
+                plan.chunk_bytes == problem.chunk_bytes &&
+                (problem.image_offsets.empty() || problem.image_offsets == plan.storage_offsets)) {
                 return i;
             }
         }

@@ -362,10 +362,10 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
     if (current.plan != nullptr) { image = current.plan->data().storage_offsets; }
     PlanCache::Key key{schedule_, cap_bytes, plan_factory_.is_captured()};
     TransportInterface<D>& transport = context_.copy_scheduler->transport();
-    const bool may_share = !keeps_image && !plan_factory_.is_given() && plan_factory_.storages_at_once() == 0;
     const plan::Problem& problem = plan_factory_.problem();
-    auto common = may_share ? transport.common_plan(problem, cap_bytes, key.captured) : std::nullopt;
-    if (common && is_for_problem(*common, problem)) {
+    const bool may_share = !keeps_image && !plan_factory_.is_given() && plan_factory_.storages_at_once() == 0;
+    auto common = transport.common_plan(problem, cap_bytes, key.captured);
+    if (common && may_share) {
         KnownPlan next{std::move(*common), std::make_shared<std::vector<StepRange>>()};
         known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem.link});
         return next;
