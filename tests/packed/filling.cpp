@@ -274,6 +274,57 @@ TEST_CASE("a chunk is missing where packed parts arrive when it wakes: what was 
     CHECK(it.fetched() < 2 * whole + whole / 8);
 }
 
+TEST_CASE("packed parts arrive elsewhere with each call while it sleeps: what was unpacked there comes again") {
+    for (const std::uint64_t first : {10U, 13U, 16U, 19U}) {  // chunks from the end that are not to be had
+        for (const std::uint64_t second : {22U, 25U, 28U, 31U}) {
+            for (const std::uint64_t more : {20'000U, 30'000U, 60'000U}) {
+                CAPTURE(first);
+                CAPTURE(second);
+                CAPTURE(more);
+                Fixture f{std::vector<Model::Spec>(60, {4'000})};
+                Sleeper& it = *f.sleeper;
+                it.pass(f.device, f.stream);
+                f.end();
+                must(it.weights->try_suspend());
+                f.take(f.stock.free_bytes() / chunk);
+                std::sort(f.others.begin(), f.others.end());
+                const std::uint32_t one = f.others[f.others.size() - first], two = f.others[f.others.size() - second];
+                for (const std::uint32_t number : std::exchange(f.others, {one})) {
+                    if (number != one && number != two) { f.stock.give_back(number); }
+                }
+                static_cast<void>(it.bring(std::uint64_t{50} << 10));
+                f.stock.give_back(two);
+                static_cast<void>(must(it.weights->try_bring_asleep(more)));
+                f.give_back();
+                must(it.weights->try_resume());
+                it.pass(f.device, f.stream);
+                must(it.weights->try_drain());
+                CHECK(it.wrong == 0);
+            }
+        }
+    }
+}
+
+TEST_CASE("another budget while it sleeps: nothing is held that came ahead, and nothing comes") {
+    Fixture f;
+    Sleeper& it = *f.sleeper;
+    it.pass(f.device, f.stream);
+    f.end();
+    must(it.weights->try_suspend());
+    CHECK(must(it.weights->try_bring_asleep(everything)) > 0);
+    CHECK(it.weights->statistics().held_bytes > 0);
+    const Budget before = Budget::bytes(it.weights->budget().bytes);
+    must(it.weights->try_set_budget(Budget::bytes(it.layers.share(50))));
+    CHECK(it.weights->statistics().held_bytes == 0);
+    CHECK(must(it.weights->try_bring_asleep(everything)) == 0);
+    must(it.weights->try_set_budget(before));
+    CHECK(must(it.weights->try_bring_asleep(everything)) > 0);
+    must(it.weights->try_resume());
+    it.pass(f.device, f.stream);
+    must(it.weights->try_drain());
+    CHECK(it.wrong == 0);
+}
+
 TEST_CASE("a budget that changes while it is unpacked ahead, and one that is destroyed meanwhile") {
     for (const std::uint64_t percent : {60U, 85U, 119U, 0U}) {
         CAPTURE(percent);

@@ -113,6 +113,39 @@ TEST_CASE("replicas: the plan of one member is that of all, whatever each has me
     }
 }
 
+TEST_CASE(
+    "replicas: plans of several schedules, one of which another member makes anew: nothing is planned or adopted again "
+    "and again") {
+    Host host;
+    const auto make = [&](std::size_t i) {
+        auto options = host.options<Weights>(host.model->raw_bytes() / 2);
+        return must(Weights::try_create(*host.gpus[i], host.model->raw, std::move(options)));
+    };
+    auto one = make(0), two = make(1);
+    const Schedule first = host.schedule();
+    packed_tests::Steps reversed(layers);
+    for (std::uint32_t i = 0; i < layers; ++i) { reversed[i] = {layers - 1 - i}; }
+    const Schedule second = packed_tests::schedule_of(host.model->raw, reversed, std::chrono::microseconds{2});
+    const Schedule slower = packed_tests::schedule_of(host.model->raw, reversed, std::chrono::microseconds{400});
+    for (Weights* each : {&one, &two}) { must(each->try_set_schedule(second)); }
+    CHECK(one.plan() == two.plan());
+    must(one.try_set_schedule(first));
+    must(two.try_set_schedule(slower));  // the same steps as the second one's, with another plan
+    const auto adopted = [&] { return one.statistics().learning.replans; };
+    CHECK(host.run(0, one) == 0);
+    const auto before = adopted();
+    for (int turn = 0; turn < 3; ++turn) { CHECK(host.run(0, one) == 0); }
+    CHECK(adopted() == before);
+    // Back there, it takes that plan, and has it from then on.
+    for (int turn = 0; turn < 3; ++turn) {
+        must(one.try_set_schedule(second));
+        CHECK(one.plan() == two.plan());
+        CHECK(host.run(0, one) == 0);
+        must(one.try_set_schedule(first));
+    }
+    host.expect_no_reports();
+}
+
 TEST_CASE("replicas: members whose images differ, since kernels write there, have plans of their own") {
     Host host;
     std::vector<packed_tests::Model::Spec> specs(layers, {.elements = mib, .is_noise = true});

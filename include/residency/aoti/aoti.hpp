@@ -912,6 +912,7 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
     GraphChoice& choice = run.choice_;
     if (std::exchange(run.budget_bytes_, weights.budget().bytes) != weights.budget().bytes) {
         choice = {};
+        run.eager_ = {};
         run.refusal_.reset();
     }
     if (std::exchange(run.switches_, state_->switches) != state_->switches) { choice.interrupted(); }
@@ -926,14 +927,14 @@ auto CompiledModel<Weights>::try_run(RepeatedRun& run, Stream stream) -> Result<
         if (Status drained = weights.try_drain(); !drained) { return drained.error(); }
         run.is_graph_ = false;
         run.graph_.reset();
-        if (choice.is_settled() && !run.eager_.empty()) {  // eager runs took less time by the plan that they had
-            const auto method = find_idle(run.method_, run.state_);
-            if (!method) { return method.error(); }
-            (*method)->schedule = std::move(run.eager_);
-            state_->current = nullptr;
-            if (Status changed = switch_to(**method); !changed) { return changed.error(); }
-            run.eager_ = {};
-        }
+    }
+    if (choice.is_settled() && choice.way() == Way::eager && !run.eager_.empty()) {
+        // Eager runs took less time by the plan that they had.
+        const auto method = find_idle(run.method_, run.state_);
+        if (!method) { return method.error(); }
+        (*method)->schedule = std::exchange(run.eager_, {});
+        state_->current = nullptr;
+        if (Status changed = switch_to(**method); !changed) { return changed.error(); }
     }
     if constexpr (CapturingDevice<Device>) {
         if (choice.way() == Way::capture_timed || choice.way() == Way::capture) {

@@ -181,8 +181,8 @@ public:
     /// own.
     [[nodiscard]] Status try_resume() { return session().report_if_failed(session().resume()); }
     /// Between try_suspend() and try_resume(), in a planned composition with pool.stock: takes memory that it had and that no other model has
-    /// now, and enqueues copies of what stays there, up to `most_bytes`. Returns the bytes of these copies; 0: there is no more to bring, or no
-    /// memory for it. Does not block. Errors: wrong_state (it is not suspended), or the device's own.
+    /// now, and enqueues copies of what stays there, up to `most_bytes`. Returns the bytes of these copies; 0: there is no more to bring, no memory
+    /// for it, another budget, or less than a piece of 2 MiB was asked for. Does not block. Errors: wrong_state (it is not suspended), or the device's own.
     [[nodiscard]] Result<std::uint64_t> try_bring_asleep(std::uint64_t most_bytes) {
         return session().report_if_failed(session().bring_asleep(most_bytes));
     }

@@ -244,6 +244,7 @@ private:
     struct Filling {
         std::vector<Round> rounds;  // bring packed parts to a stage, whose halves take turns
         Round last;                 // what lies in the stage, and parts larger than half of it: from host memory
+        std::uint64_t bytes = 0;    // that travel
     };
     /// Makes the tasks of what stays and is not unpacked yet, by the order of the steps. Copies are faster than kernels that read host memory,
     /// so that most parts come through a stage. Asleep: of what there is memory for, up to `most_bytes` raw bytes.
@@ -370,19 +371,21 @@ Status UnpackMemory<D>::take() {
 
 template <VirtualMemoryDevice D>
 Status UnpackMemory<D>::fill(std::uint64_t most_bytes) {
-    if (must_settle_) {
+    if (must_settle_) {  // the last one came to no end
         if (auto settled = settle(); !settled) { return settled; }
+        forget_filled();
     }
     must_settle_ = true;
     const auto filling = plan_filling(most_bytes);
     Status filled = filling ? enqueue_filling(*filling) : Status{filling.error()};
     if (filled && !unpacks_) {
         must_settle_ = false;
-        return {};
+    } else {
+        auto settled = settle();
+        if (filled) { filled = std::move(settled); }
+        if (!filled) { forget_filled(); }
     }
-    auto settled = settle();
-    if (filled) { filled = std::move(settled); }
-    if (!filled) { forget_filled(); }
+    if (filled) { context_.counters->fetched_bytes += filling->bytes; }
     return filled;
 }
 
@@ -478,6 +481,16 @@ auto UnpackMemory<D>::plan_filling(std::uint64_t most_bytes) -> Result<Filling> 
                        codec::packed_alignment_bytes;
     stage.at = find_stage(order, 2 * stage.half_bytes);
     if (stage.at == UnpackLayout::none) { return filling; }
+    const auto is_in_stage = [&](std::uint64_t at, std::uint64_t bytes) {
+        return at < stage.at + 2 * stage.half_bytes && at + bytes > stage.at;
+    };
+    for (const std::uint32_t s : order) {  // what an earlier filling brought there is lost
+        std::uint64_t end = offset_[s];
+        for (std::size_t i = 0; i < filled_[s].size(); ++i) {
+            const std::uint64_t bytes = (*forms_[s].parts)[i].raw_bytes;
+            if (is_in_stage(std::exchange(end, end + bytes), bytes)) { filled_[s][i] = false; }
+        }
+    }
     std::vector<Place> last;
     tasks_.clear();
     parts_.clear();
@@ -491,14 +504,13 @@ auto UnpackMemory<D>::plan_filling(std::uint64_t most_bytes) -> Result<Filling> 
         for (std::size_t i = 0; i < filled.size(); ++i) {
             const PackedPart& part = (*form.parts)[i];
             const std::uint64_t at = std::exchange(end, end + part.raw_bytes);
-            const bool is_in_stage = at < stage.at + 2 * stage.half_bytes && end > stage.at;
-            if (is_in_stage) { filled[i] = false; }
-            const bool is_last = is_in_stage || (part.form != PackedForm::raw && part.packed_bytes > stage.half_bytes);
+            const bool is_last = is_in_stage(at, part.raw_bytes) ||
+                                 (part.form != PackedForm::raw && part.packed_bytes > stage.half_bytes);
             if (filled[i] || (is_asleep && is_last) || !has_memory(at, part.raw_bytes)) { continue; }
             is_enough = part.raw_bytes > most_bytes;
             if (is_enough) { break; }
             most_bytes -= part.raw_bytes;
-            context_.counters->fetched_bytes += part.packed_bytes;
+            filling.bytes += part.packed_bytes;
             const Place place{&part, form.host, base() + at};
             if (is_last) {
                 last.push_back(place);

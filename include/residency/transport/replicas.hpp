@@ -84,7 +84,7 @@ private:
     };
     /// A plan for the steps of a problem and a budget: members that have the same bytes at the same time share all.
     struct Common {
-        std::vector<std::uint32_t> step_offsets, step_storages;
+        std::vector<std::uint32_t> step_offsets, step_storages, kept;
         std::uint64_t budget_bytes = 0;
         plan::Plan plan;
         std::vector<const Member*> users;  // that have this plan; others had one before it
@@ -96,7 +96,7 @@ private:
         std::vector<Buffer> ring;
         std::uint32_t next = 0;       // buffer
         std::vector<Source> sources;  // the others whose rings it can read
-        std::size_t common = none;    // its plan, of plans_
+        std::size_t common = none;    // its plan, of plans_; none: it has one of its own
         std::optional<Error> failure;
         ReplicaUse use;
         std::uint64_t load_bytes = 0;  // enqueued for its link, for a fair division
@@ -156,14 +156,24 @@ private:
             const Common& common = plans_[i];
             const plan::PlanData& plan = common.plan.data();
             if (common.budget_bytes == budget_bytes && common.step_offsets == problem.step_offsets &&
-                common.step_storages == problem.step_storages && plan.storage_bytes == problem.storage_bytes &&
-                plan.captured == is_captured && plan.cyclic == problem.cyclic &&
-                plan.chunk_bytes == problem.chunk_bytes &&
+                common.step_storages == problem.step_storages && common.kept == problem.kept &&
+                plan.storage_bytes == problem.storage_bytes && plan.captured == is_captured &&
+                plan.cyclic == problem.cyclic && plan.chunk_bytes == problem.chunk_bytes &&
                 (problem.image_offsets.empty() || problem.image_offsets == plan.storage_offsets)) {
                 return i;
             }
         }
         return none;
+    }
+    /// A place of plans_ that is no member's, or a new one.
+    [[nodiscard]] std::size_t find_unused() {
+        for (std::size_t i = 0; i < plans_.size(); ++i) {
+            if (std::none_of(members_.begin(), members_.end(), [&](const auto& each) { return each->common == i; })) {
+                return i;
+            }
+        }
+        plans_.emplace_back();
+        return plans_.size() - 1;
     }
     [[nodiscard]] static bool is_user(const Common& common, const Member& member) {
         return std::find(common.users.begin(), common.users.end(), &member) != common.users.end();
@@ -237,8 +247,8 @@ public:
                                                         bool is_captured) {
         const std::lock_guard lock{config_.group->mutex_};
         const std::size_t at = config_.group->find_common(problem, budget_bytes, is_captured);
-        if (at == Group::none || Group::is_user(config_.group->plans_[at], *member_)) { return std::nullopt; }
         member_->common = at;
+        if (at == Group::none || Group::is_user(config_.group->plans_[at], *member_)) { return std::nullopt; }
         config_.group->plans_[at].users.push_back(member_);
         return config_.group->plans_[at].plan;
     }
@@ -246,12 +256,9 @@ public:
     void tell_plan(const plan::Problem& problem, std::uint64_t budget_bytes, const plan::Plan& plan) {
         const std::lock_guard lock{config_.group->mutex_};
         std::size_t at = config_.group->find_common(problem, budget_bytes, plan.is_captured());
-        if (at == Group::none) {
-            at = config_.group->plans_.size();
-            config_.group->plans_.push_back({problem.step_offsets, problem.step_storages, budget_bytes, {}, {}});
-        }
-        config_.group->plans_[at].plan = plan;
-        config_.group->plans_[at].users = {member_};
+        if (at == Group::none) { at = config_.group->find_unused(); }
+        config_.group->plans_[at] = {
+            problem.step_offsets, problem.step_storages, problem.kept, budget_bytes, plan, {member_}};
         member_->common = at;
     }
     /// Whether another member has made a plan in place of the one that this member took last.

@@ -316,10 +316,11 @@ private:
     std::vector<KnownSchedule> known_;           // not in force, each once, the one that was left last at the end
     std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
     std::uint32_t replans_ = 0;       // for what was learned
-    double links_rate_ = 0;           // of the links that plans are made for, as the transport says
-    ConsumerId pass_consumer_ = 0;    // of the pass's own stream
-    std::uint32_t captured_passes_ = 0;  // that have not ended
-    int groups_ = 0;                     // of models, that it is a member of
+    std::uint64_t suspended_cap_bytes_ = 0;  // of the decider, when it was suspended
+    double links_rate_ = 0;                  // of the links that plans are made for, as the transport says
+    ConsumerId pass_consumer_ = 0;           // of the pass's own stream
+    std::uint32_t captured_passes_ = 0;      // that have not ended
+    int groups_ = 0;                         // of models, that it is a member of
     Counters before_pass_;
 };
 
@@ -536,6 +537,9 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
     const bool is_suspended = suspension_.is_suspended();
     if (!is_suspended) {
         if (auto settled = settle(); !settled) { return settled.error(); }
+    } else if (resolved->bytes !=
+               this->budget().bytes) {  // what was brought ahead lies where the plan for this one has it
+        if (auto given = suspension_.suspend(residents_); !given) { return given.error(); }
     }
     notice_lost_links();
     auto changed = is_suspended ? budget_.set_while_suspended(std::move(*resolved))
@@ -554,6 +558,7 @@ Status Session<D>::suspend() {
     }
     if (!suspension_.is_suspended()) {
         if (auto settled = settle(); !settled) { return settled; }
+        suspended_cap_bytes_ = budget_.decider_cap_bytes();
     }
     auto suspended = suspension_.suspend(residents_);
     budget_.set_held_residents_bytes(residents_.held_now_bytes());
@@ -579,6 +584,7 @@ Result<std::uint64_t> Session<D>::bring_asleep(std::uint64_t most_bytes) {
         return Error{ErrorKind::wrong_state,
                      "it is not suspended: passes bring what they need, and drain() the rest where nothing streams"};
     }
+    if (budget_.decider_cap_bytes() != suspended_cap_bytes_) { return std::uint64_t{0}; }
     return shared_.decider->bring_asleep(most_bytes);
 }
 

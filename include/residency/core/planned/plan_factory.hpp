@@ -150,6 +150,8 @@ public:
                                                      bool keeps_image, const plan::Problem& problem);
     /// A plan was made.
     RESIDENCY_INLINE void add(Entry entry);
+    /// Forgets the plans for a key.
+    RESIDENCY_INLINE void forget(const Key& key);
     /// Forgets the plans for other budgets.
     RESIDENCY_INLINE void keep_budget(std::uint64_t budget_bytes);
 

@@ -142,7 +142,7 @@ public:
     }
     [[nodiscard]] bool makes_plans() const noexcept override { return !plan_factory_.is_given(); }
     [[nodiscard]] bool correct_link(double bytes_per_second) noexcept override {
-        if (context_.copy_scheduler->transport().has_newer_plan()) { return true; }
+        if (context_.copy_scheduler->transport().has_newer_plan() && !is_leased()) { return true; }
         constexpr double spread = 1.01;  // of measurements of one link
         plan::Link link = problem().link;
         if (!is_link_measured_ || bytes_per_second <= link.bytes_per_second * spread) { return false; }
@@ -217,6 +217,13 @@ private:
     /// The transport holds what it can of the plan in force. Blocks. Precondition: the streams are drained.
     void hold_calls();
 
+    /// Whether a lease covers bytes that a plan places.
+    [[nodiscard]] bool is_leased() const {
+        for (std::uint32_t i = 0; i < context_.states.size(); ++i) {
+            if (context_.states[i].leases > 0 && plan().storage_bytes(i) > 0) { return true; }
+        }
+        return false;
+    }
     /// What the next plan follows.
     [[nodiscard]] CurrentPlan current_plan() const;
     /// A plan for what was prepared last: one that was made before, or a new one.
@@ -364,8 +371,9 @@ auto PlannedDecider<D>::find_or_make(std::uint64_t cap_bytes) -> Result<KnownPla
     TransportInterface<D>& transport = context_.copy_scheduler->transport();
     const plan::Problem& problem = plan_factory_.problem();
     const bool may_share = !keeps_image && !plan_factory_.is_given() && plan_factory_.storages_at_once() == 0;
-    auto common = transport.common_plan(problem, cap_bytes, key.captured);
-    if (common && may_share) {
+    auto common = may_share ? transport.common_plan(problem, cap_bytes, key.captured) : std::nullopt;
+    if (common) {
+        known_plans_.forget(key);
         KnownPlan next{std::move(*common), std::make_shared<std::vector<StepRange>>()};
         known_plans_.add({std::move(key), std::move(image), next.plan, next.ranges, problem.link});
         return next;

@@ -221,6 +221,13 @@ RESIDENCY_INLINE void PlanCache::add(Entry entry) {
     entries_.push_back(std::move(entry));
 }
 
+RESIDENCY_INLINE void PlanCache::forget(const Key& key) {
+    std::erase_if(entries_, [&](const Entry& entry) {
+        return entry.key.budget_bytes == key.budget_bytes && entry.key.captured == key.captured &&
+               entry.key.schedule == key.schedule;
+    });
+}
+
 RESIDENCY_INLINE void PlanCache::keep_budget(std::uint64_t budget_bytes) {
     const auto is_other = [&](const Entry& entry) { return entry.key.budget_bytes != budget_bytes; };
     entries_.erase(std::remove_if(entries_.begin(), entries_.end(), is_other), entries_.end());
