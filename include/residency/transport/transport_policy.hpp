@@ -66,7 +66,8 @@ struct CallRate {
 /// check_neighbours(): see Links. One that holds bytes of the model nearer than the host
 /// does says so by `t.holds()`. With it go `t.hold(calls)`, a span of Fetches for each call of the plan in force; `t.release_held()`; the
 /// CallRate `t.rate_of(bytes)` of a plan that brings so many different bytes; and memory() and copy_sample(copies, share, s), by which it is
-/// measured: see Links.
+/// measured: see Links. One that shares what it brings with others, where these have the same plan, has `t.common_plan(problem, budget_bytes,
+/// is_captured)`, `t.tell_plan(problem, budget_bytes, plan)` and `t.has_newer_plan()`, const: see Replicas.
 ///
 /// Semantic rules; the conformance suite cites them.
 ///  T1 After a failed enqueue, nothing more of it reaches the device; what did reach it is ordered on s.

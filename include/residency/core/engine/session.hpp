@@ -537,8 +537,8 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
     const bool is_suspended = suspension_.is_suspended();
     if (!is_suspended) {
         if (auto settled = settle(); !settled) { return settled.error(); }
-    } else if (resolved->bytes !=
-               this->budget().bytes) {  // what was brought ahead lies where the plan for this one has it
+    } else if (resolved->bytes != this->budget().bytes) {
+        // What was brought ahead lies where the plan for this one has it.
         if (auto given = suspension_.suspend(residents_); !given) { return given.error(); }
     }
     notice_lost_links();

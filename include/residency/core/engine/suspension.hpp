@@ -34,8 +34,8 @@ public:
     /// Blocks. No pass and no lease is open. After a failure nothing has changed, or is_suspended() and memory is still held; called again,
     /// it goes on. Errors: out_of_memory (host memory for what kernels wrote), or the device's own.
     [[nodiscard]] Status suspend(ResidentStore<D>& residents);
-    /// Blocks until what kernels wrote, and residents of an online composition, are there. After a failure, is_suspended() as before. Where the device refuses to take
-    /// memory back too, it is held until the next call of either.
+    /// Blocks until what kernels wrote, and residents of an online composition, are there. After a failure, is_suspended() as before. Where
+    /// the device refuses to take memory back too, it is held until the next call of either.
     [[nodiscard]] Status resume(ResidentStore<D>& residents, std::uint64_t cap_bytes);
     /// Drops the kept bytes of a storage, which kernels wrote: it comes from its source again.
     void forget(StorageId storage) {

@@ -132,6 +132,10 @@ public:
         Schedule schedule;  ///< with the compute times that the plan assumes
         std::uint64_t budget_bytes = 0;
         bool captured = false;
+
+        friend bool operator==(const Key& a, const Key& b) noexcept {
+            return a.budget_bytes == b.budget_bytes && a.captured == b.captured && a.schedule == b.schedule;
+        }
     };
     struct Entry {
         Key key;

@@ -142,7 +142,7 @@ public:
     }
     [[nodiscard]] bool makes_plans() const noexcept override { return !plan_factory_.is_given(); }
     [[nodiscard]] bool correct_link(double bytes_per_second) noexcept override {
-        if (context_.copy_scheduler->transport().has_newer_plan() && !is_leased()) { return true; }
+        if (context_.copy_scheduler->transport().has_newer_plan() && leased() == no_storage) { return true; }
         constexpr double spread = 1.01;  // of measurements of one link
         plan::Link link = problem().link;
         if (!is_link_measured_ || bytes_per_second <= link.bytes_per_second * spread) { return false; }
@@ -217,12 +217,12 @@ private:
     /// The transport holds what it can of the plan in force. Blocks. Precondition: the streams are drained.
     void hold_calls();
 
-    /// Whether a lease covers bytes that a plan places.
-    [[nodiscard]] bool is_leased() const {
+    /// A storage with an open lease whose bytes the plan in force places; no_storage: there is none.
+    [[nodiscard]] StorageId leased() const {
         for (std::uint32_t i = 0; i < context_.states.size(); ++i) {
-            if (context_.states[i].leases > 0 && plan().storage_bytes(i) > 0) { return true; }
+            if (context_.states[i].leases > 0 && plan().storage_bytes(i) > 0) { return StorageId{i}; }
         }
-        return false;
+        return no_storage;
     }
     /// What the next plan follows.
     [[nodiscard]] CurrentPlan current_plan() const;
@@ -474,9 +474,7 @@ CurrentPlan PlannedDecider<D>::current_plan() const {
     result.budget_bytes = cap_bytes_;
     result.held_bytes = store_.held_bytes();
     result.present = store_.presence();
-    for (std::uint32_t i = 0; i < context_.states.size() && result.leased == no_storage; ++i) {
-        if (context_.states[i].leases > 0 && plan().storage_bytes(i) > 0) { result.leased = StorageId{i}; }
-    }
+    result.leased = leased();
     return result;
 }
 

@@ -207,9 +207,9 @@ RESIDENCY_INLINE auto PlanCache::find(const Key& key, std::span<const std::uint6
         return std::equal(offsets.begin(), offsets.end(), image.begin(), image.end());
     };
     const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) {
-        return entry.key.budget_bytes == key.budget_bytes && entry.key.captured == key.captured &&
+        return entry.key == key &&
                (is_image(entry.plan.data().storage_offsets) || (!keeps_image && is_image(entry.image_before))) &&
-               is_for_problem(entry.plan, problem) && entry.key.schedule == key.schedule;
+               is_for_problem(entry.plan, problem);
     });
     if (found == entries_.end()) { return nullptr; }
     std::rotate(found, found + 1, entries_.end());
@@ -222,10 +222,7 @@ RESIDENCY_INLINE void PlanCache::add(Entry entry) {
 }
 
 RESIDENCY_INLINE void PlanCache::forget(const Key& key) {
-    std::erase_if(entries_, [&](const Entry& entry) {
-        return entry.key.budget_bytes == key.budget_bytes && entry.key.captured == key.captured &&
-               entry.key.schedule == key.schedule;
-    });
+    std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
 }
 
 RESIDENCY_INLINE void PlanCache::keep_budget(std::uint64_t budget_bytes) {
