@@ -36,7 +36,7 @@ struct WithStaging<residency::Residency<Evictor, Prefetcher, Pool, Transport>> {
 
 template <class Weights>
 void run_programs(std::uint64_t programs, WeightsIn place) {
-    support::replace_weights<Weights, SimulatedHarness>(programs, place, 16384, 0, [](auto& options) {
+    support::replace_weights<Weights, SimulatedHarness>(1, programs, place, 16384, 0, [](auto& options) {
         if constexpr (requires { options.policies.pool.chunk_bytes; }) { options.policies.pool.chunk_bytes = 4096; }
         if constexpr (requires { options.poison; }) { options.poison = true; }
         if constexpr (requires { options.transport.ring_bytes; }) {

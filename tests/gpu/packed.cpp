@@ -187,7 +187,7 @@ namespace {
 
 /// Random leases of two weights on two streams: as many of each weight as it is leased have its checksum.
 template <class Online>
-void check_online() {
+void run_online(unsigned seed) {
     CudaDevice device{0};
     const Model model{device};
     const Stream streams[2]{must(device.create_stream()), must(device.create_stream())};
@@ -201,7 +201,7 @@ void check_online() {
         options.policies.storages_at_once = 2;
         const auto floor = must(Online::try_resolve_budget(device, model.packed.catalog, options)).floor_bytes;
         auto weights = must(Online::try_create(device, model.packed.catalog, std::move(options)));
-        std::mt19937 random{38};
+        std::mt19937 random{seed};
         for (const std::uint64_t more : {std::uint64_t{0}, 24 * MiB, 64 * MiB, 400 * MiB}) {
             CAPTURE(more);
             must(weights.try_set_budget(Budget::bytes(floor + more)));
@@ -245,10 +245,11 @@ void check_online() {
 }  // namespace
 
 TEST_CASE("PackedExperts: random leases on two streams give the raw bytes, at every budget, inside it") {
-    check_online<residency::PackedExperts<CudaDevice>>();
+    gpu::for_seeds(38, 1, run_online<residency::PackedExperts<CudaDevice>>);
 }
 
 TEST_CASE("a stream-ordered pool of packed storages: the same") {
-    check_online<residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<4>,
-                                      residency::pool::PackedStorages<residency::pool::StreamOrdered<CudaDevice>>>>();
+    using Online = residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<4>,
+                                        residency::pool::PackedStorages<residency::pool::StreamOrdered<CudaDevice>>>;
+    gpu::for_seeds(38, 1, run_online<Online>);
 }

@@ -221,8 +221,7 @@ void run_passes(Weights& weights, const Model& model, Checks& checks, std::mt199
 }
 
 template <class Weights>
-void check_composition(bool equal, unsigned seed) {
-    MESSAGE("seed " << seed);
+void run_program(bool equal, unsigned seed) {
     std::mt19937_64 random{seed};
     auto device = std::make_shared<CudaDevice>(0);
     std::vector<CudaDevice::Stream> streams;
@@ -271,6 +270,11 @@ void check_composition(bool equal, unsigned seed) {
     CHECK(checks.size() > 1000);
     CHECK(checks.wrong() == 0);
     for (const auto stream : streams) { must(device->destroy_stream(stream)); }
+}
+
+template <class Weights>
+void check_composition(bool equal, unsigned first_seed) {
+    gpu::for_seeds(first_seed, 1, [&](unsigned seed) { run_program<Weights>(equal, seed); });
 }
 
 template <class Prefetcher, class Pool>

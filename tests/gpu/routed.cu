@@ -18,26 +18,27 @@
 #include <vector>
 
 #include "residency/conformance/codec.hpp"
+#include "residency/conformance/routed_policy.hpp"
 #include "residency/device/cuda.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/model/packed_form.hpp"
 #include "residency/model/storage.hpp"
 #include "residency/routed/cuda_server.cuh"
+#include "residency/routed/on_host.hpp"
 #include "residency/routed/routed_experts.hpp"
 #include "tests/gpu/harness.hpp"
 #include "tests/gpu/support.hpp"
-#include "tests/routed/on_host.hpp"
 #include "tests/routed/pack_expert.hpp"
 
 namespace gpu_routed_test {
 
 using namespace residency;
+using conformance::detail::choose_experts;
 using gpu::must;
 using gpu::must_cuda;
 using residency::routed::ExpectedUse;
 using residency::routed::Lfu;
 using residency::routed::Lru;
-using routed_test::choose_some;
 
 template <class P>
 using Cache = RoutedExperts<CudaDevice, P>;
@@ -103,7 +104,7 @@ struct Fixture {
         if (is_packed) { pack(); }
         std::mt19937 random{seed};
         for (std::uint32_t i = 0; i < tokens * layers; ++i) {
-            const auto some = choose_some(random, per_layer, count);
+            const auto some = choose_experts(random, per_layer, count);
             choices.insert(choices.end(), some.begin(), some.end());
             auto guess = some;
             for (auto& each : guess) {
@@ -227,56 +228,64 @@ struct Fixture {
 
 }  // namespace
 
+TEST_CASE_TEMPLATE("conformance: a policy of experts on a device", P, ExpectedUse, Lru, Lfu) {
+    CudaDevice device{0};
+    conformance::check_routed_policy_on(device, CudaServer<P>{}, conformance::RoutedSuite<P>{.runs = 4, .tokens = 20});
+}
 TEST_CASE_TEMPLATE("gpu: routed: kernels decide as the host's code does, and every byte is right", P, ExpectedUse, Lru,
                    Lfu) {
-    for (const char* const budget : {"0", "30%", "70%", "100%"}) {
-        CAPTURE(budget);
-        Fixture f{3};
-        const CudaServer<P> server;
-        Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
-        routed_test::OnHost<P> on_host{routed_test::equal_layers(layers, per_layer), cache.slots(), bytes};
-        for (std::uint32_t i = 0; i < tokens; ++i) {
-            f.run(cache, false);
-            for (std::uint32_t layer = 0; layer < layers; ++layer) {
-                const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
-                on_host.serve(layer, {first, first + chosen});
+    gpu::for_seeds(3, 1, [](unsigned seed) {
+        for (const char* const budget : {"0", "30%", "70%", "100%"}) {
+            CAPTURE(budget);
+            Fixture f{seed};
+            const CudaServer<P> server;
+            Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
+            routed::OnHost<P> on_host{conformance::detail::equal_layers(layers, per_layer), cache.slots(), bytes};
+            for (std::uint32_t i = 0; i < tokens; ++i) {
+                f.run(cache, false);
+                for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                    const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
+                    on_host.serve(layer, {first, first + chosen});
+                }
             }
+            const auto statistics = must(cache.try_statistics());
+            CHECK(f.wrong_bytes() == 0);
+            CHECK(statistics.total.hits == on_host.state.counters.hits);
+            CHECK(statistics.total.misses == on_host.state.counters.misses);
+            CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
+            CHECK(statistics.held_bytes <= cache.budget().bytes);
         }
-        const auto statistics = must(cache.try_statistics());
-        CHECK(f.wrong_bytes() == 0);
-        CHECK(statistics.total.hits == on_host.state.counters.hits);
-        CHECK(statistics.total.misses == on_host.state.counters.misses);
-        CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
-        CHECK(statistics.held_bytes <= cache.budget().bytes);
-    }
+    });
 }
 
 TEST_CASE("gpu: routed: a token is one graph, with guesses beside it, which stays valid over changes of the budget") {
-    Fixture f{7};
-    const CudaServer<> server;
-    Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
-    f.run(cache, true);  // loads the kernels
-    must_cuda(cudaStreamSynchronize(f.stream));
-    std::array<CudaDevice::Graph, 2> graphs;
-    for (const bool with_guesses : {false, true}) {
-        must(f.gpu.begin_capture(f.stream));
-        f.run(cache, with_guesses);
-        graphs[with_guesses ? 1 : 0] = must(f.gpu.end_capture(f.stream));
-    }
-    for (const char* const budget : {"40%", "100%", "0", "60%"}) {
-        must(cache.try_set_budget(Budget::parse(budget)));
-        for (const auto& graph : graphs) {
-            f.rewind();
-            for (std::uint32_t i = 0; i < tokens; ++i) { must(f.gpu.launch(graph, f.stream)); }
+    gpu::for_seeds(7, 1, [](unsigned seed) {
+        Fixture f{seed};
+        const CudaServer<> server;
+        Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
+        f.run(cache, true);  // loads the kernels
+        must_cuda(cudaStreamSynchronize(f.stream));
+        std::array<CudaDevice::Graph, 2> graphs;
+        for (const bool with_guesses : {false, true}) {
+            must(f.gpu.begin_capture(f.stream));
+            f.run(cache, with_guesses);
+            graphs[with_guesses ? 1 : 0] = must(f.gpu.end_capture(f.stream));
         }
-        const auto statistics = must(cache.try_statistics());
-        CHECK(statistics.held_bytes <= cache.budget().bytes);
-        CHECK(f.wrong_bytes() == 0);
-    }
-    const auto total = must(cache.try_statistics()).total;
-    CHECK(total.hits + total.misses == std::uint64_t{chosen} * layers * (8 * tokens + 1));
-    CHECK(total.guess_hits > 0);
-    for (const auto& graph : graphs) { must(f.gpu.destroy_graph(graph)); }
+        for (const char* const budget : {"40%", "100%", "0", "60%"}) {
+            must(cache.try_set_budget(Budget::parse(budget)));
+            for (const auto& graph : graphs) {
+                f.rewind();
+                for (std::uint32_t i = 0; i < tokens; ++i) { must(f.gpu.launch(graph, f.stream)); }
+            }
+            const auto statistics = must(cache.try_statistics());
+            CHECK(statistics.held_bytes <= cache.budget().bytes);
+            CHECK(f.wrong_bytes() == 0);
+        }
+        const auto total = must(cache.try_statistics()).total;
+        CHECK(total.hits + total.misses == std::uint64_t{chosen} * layers * (8 * tokens + 1));
+        CHECK(total.guess_hits > 0);
+        for (const auto& graph : graphs) { must(f.gpu.destroy_graph(graph)); }
+    });
 }
 
 TEST_CASE("gpu: routed: batches of 64 tokens, and experts that are read in host memory") {
@@ -313,60 +322,64 @@ TEST_CASE("gpu: routed: a wrong choice is told by the next call, once") {
 
 TEST_CASE_TEMPLATE("gpu: routed packed: kernels decide as the host's code does, and every byte is right", P,
                    ExpectedUse, Lru) {
-    Fixture f{3, chosen, true};
-    const CudaServer<P> server;
-    for (const char* const budget : {"30%", "100%"}) {
-        CAPTURE(budget);
-        f.rewind();
-        Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
-        routed_test::OnHost<P> on_host{routed_test::equal_layers(layers, per_layer), cache.slots(), bytes};
-        f.describe_to(on_host.sources);
-        for (std::uint32_t i = 0; i < tokens; ++i) {
-            f.run(cache, false);
-            for (std::uint32_t layer = 0; layer < layers; ++layer) {
-                const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
-                on_host.serve(layer, {first, first + chosen});
+    gpu::for_seeds(3, 1, [](unsigned seed) {
+        Fixture f{seed, chosen, true};
+        const CudaServer<P> server;
+        for (const char* const budget : {"30%", "100%"}) {
+            CAPTURE(budget);
+            f.rewind();
+            Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
+            routed::OnHost<P> on_host{conformance::detail::equal_layers(layers, per_layer), cache.slots(), bytes};
+            f.describe_to(on_host.sources);
+            for (std::uint32_t i = 0; i < tokens; ++i) {
+                f.run(cache, false);
+                for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                    const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
+                    on_host.serve(layer, {first, first + chosen});
+                }
             }
+            const auto statistics = must(cache.try_statistics());
+            CHECK(f.wrong_bytes() == 0);
+            CHECK(statistics.total.hits == on_host.state.counters.hits);
+            CHECK(statistics.total.misses == on_host.state.counters.misses);
+            CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
+            CHECK(statistics.held_bytes <= cache.budget().bytes);
         }
-        const auto statistics = must(cache.try_statistics());
-        CHECK(f.wrong_bytes() == 0);
-        CHECK(statistics.total.hits == on_host.state.counters.hits);
-        CHECK(statistics.total.misses == on_host.state.counters.misses);
-        CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
-        CHECK(statistics.held_bytes <= cache.budget().bytes);
-    }
+    });
 }
 
 TEST_CASE("gpu: routed packed: a token is one graph with guesses, which stays valid over budgets and prefills") {
-    Fixture f{7, chosen, true};
-    const CudaServer<> server;
-    Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
-    f.run(cache, true);  // loads the kernels
-    must_cuda(cudaStreamSynchronize(f.stream));
-    must(f.gpu.begin_capture(f.stream));
-    f.run(cache, true);
-    const auto graph = must(f.gpu.end_capture(f.stream));
-    for (const char* const budget : {"40%", "100%", "15%", "60%"}) {
-        must(cache.try_set_budget(Budget::parse(budget)));
-        f.rewind();
-        for (std::uint32_t i = 0; i < tokens; ++i) { must(f.gpu.launch(graph, f.stream)); }
-        CHECK(must(cache.try_statistics()).held_bytes <= cache.budget().bytes);
-        CHECK(f.wrong_bytes() == 0);
-        must(cache.try_begin_prefill());
-        for (std::uint32_t layer = 0; layer < layers; ++layer) {
-            for (std::uint32_t group = 0; group < cache.prefill_groups(layer); ++group) {
-                const auto there = must(cache.try_acquire(layer, group, f.stream));
-                compare_group<<<there.last - there.first, 1024, 0, f.stream>>>(
-                    there.addresses + there.first, layer * per_layer + there.first, f.view, f.wrong);
+    gpu::for_seeds(7, 1, [](unsigned seed) {
+        Fixture f{seed, chosen, true};
+        const CudaServer<> server;
+        Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
+        f.run(cache, true);  // loads the kernels
+        must_cuda(cudaStreamSynchronize(f.stream));
+        must(f.gpu.begin_capture(f.stream));
+        f.run(cache, true);
+        const auto graph = must(f.gpu.end_capture(f.stream));
+        for (const char* const budget : {"40%", "100%", "15%", "60%"}) {
+            must(cache.try_set_budget(Budget::parse(budget)));
+            f.rewind();
+            for (std::uint32_t i = 0; i < tokens; ++i) { must(f.gpu.launch(graph, f.stream)); }
+            CHECK(must(cache.try_statistics()).held_bytes <= cache.budget().bytes);
+            CHECK(f.wrong_bytes() == 0);
+            must(cache.try_begin_prefill());
+            for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                for (std::uint32_t group = 0; group < cache.prefill_groups(layer); ++group) {
+                    const auto there = must(cache.try_acquire(layer, group, f.stream));
+                    compare_group<<<there.last - there.first, 1024, 0, f.stream>>>(
+                        there.addresses + there.first, layer * per_layer + there.first, f.view, f.wrong);
+                }
             }
+            must(cache.try_end_prefill());
+            CHECK(f.wrong_bytes() == 0);
         }
-        must(cache.try_end_prefill());
-        CHECK(f.wrong_bytes() == 0);
-    }
-    const auto total = must(cache.try_statistics()).total;
-    CHECK(total.hits + total.misses == std::uint64_t{chosen} * layers * (4 * tokens + 1));
-    CHECK(total.guess_hits > 0);
-    must(f.gpu.destroy_graph(graph));
+        const auto total = must(cache.try_statistics()).total;
+        CHECK(total.hits + total.misses == std::uint64_t{chosen} * layers * (4 * tokens + 1));
+        CHECK(total.guess_hits > 0);
+        must(f.gpu.destroy_graph(graph));
+    });
 }
 
 TEST_CASE("gpu: routed: a guess that nobody joined runs beside a graph that has guesses of its own") {

@@ -4,8 +4,10 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -61,6 +63,24 @@ private:
     std::vector<std::byte> out(bytes);
     fill_pattern(out, seed);
     return out;
+}
+
+/// Runs `program(seed)` for `usual` seeds from `first` on. With RESIDENCY_GPU_SECONDS in the environment: for as many as take that
+/// long, from RESIDENCY_GPU_SEED on if that is there. A failure names its seed.
+template <class Program>
+void for_seeds(unsigned first, unsigned usual, const Program& program) {
+    using Clock = std::chrono::steady_clock;
+    const char* const seconds = std::getenv("RESIDENCY_GPU_SECONDS");
+    const char* const begin = std::getenv("RESIDENCY_GPU_SEED");
+    const unsigned from = seconds != nullptr && begin != nullptr ? static_cast<unsigned>(std::atoi(begin)) : first;
+    const auto end = Clock::now() + std::chrono::seconds{seconds != nullptr ? std::atoi(seconds) : 0};
+    unsigned seed = from;
+    do {
+        CAPTURE(seed);
+        program(seed);
+        ++seed;
+    } while (seconds != nullptr ? Clock::now() < end : seed - from < usual);
+    MESSAGE("random programs: " << seed - from << ", from seed " << from);
 }
 
 /// The argument with which the test program loses its device on purpose and checks what CudaDevice says; 0 if all is right.

@@ -35,13 +35,15 @@ using PlannedStaged = residency::Residency<residency::evict::Planned, residency:
 
 template <class Weights>
 void run_programs(std::uint64_t programs, WeightsIn place) {
-    support::replace_weights<Weights, gpu::CudaHarness>(programs, place, 2 * gpu::MiB, gpu::driver_own_bytes,
-                                                        [](auto& options) {
-                                                            if constexpr (requires { options.transport.ring_bytes; }) {
-                                                                options.transport.ring_bytes = 8 * gpu::MiB;
-                                                                options.transport.slot_bytes = gpu::MiB;
-                                                            }
-                                                        });
+    gpu::for_seeds(0, 1, [&](unsigned seed) {
+        support::replace_weights<Weights, gpu::CudaHarness>(
+            seed * programs + 1, programs, place, 2 * gpu::MiB, gpu::driver_own_bytes, [](auto& options) {
+                if constexpr (requires { options.transport.ring_bytes; }) {
+                    options.transport.ring_bytes = 8 * gpu::MiB;
+                    options.transport.slot_bytes = gpu::MiB;
+                }
+            });
+    });
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ TEST_CASE_TEMPLATE("routed packed: it decides as the raw cache does, every byte 
             std::mt19937 random{3};
             for (int token = 0; token < 25; ++token) {
                 for (std::uint32_t layer = 0; layer < 3; ++layer) {
-                    auto chosen = choose_some(random, static_cast<std::uint32_t>(f.experts[layer].size()), 3);
+                    auto chosen = choose_experts(random, static_cast<std::uint32_t>(f.experts[layer].size()), 3);
                     if (random() % 4 == 0) { chosen[1] = random() % 2 == 0 ? -1 : chosen[0]; }
                     f.choose(chosen);
                     f.read(layer, must(both.packed.try_serve(layer, {f.choices, 3}, f.stream)), chosen);
@@ -213,7 +213,7 @@ TEST_CASE_TEMPLATE(
                 both.set_budget(Budget::parse(budget));
                 for (int token = 0; token < 12; ++token) {
                     for (std::uint32_t layer = 0; layer < 3; ++layer) {
-                        const auto chosen = choose_some(random, 6, 3), guessed = choose_some(random, 6, 3);
+                        const auto chosen = choose_experts(random, 6, 3), guessed = choose_experts(random, 6, 3);
                         f.choose(chosen);
                         f.read(layer, must(both.packed.try_serve(layer, {f.choices, 3}, f.stream)), chosen);
                         must(both.raw.try_serve(layer, {f.choices, 3}, f.stream));
@@ -288,7 +288,7 @@ TEST_CASE("routed packed: tokens, guesses, prefills and budgets in any order") {
                 std::mt19937 random{pieces + choices};
                 for (int turn = 0; turn < 60; ++turn) {
                     const auto layer = static_cast<std::uint32_t>(random() % 3);
-                    const auto chosen = choose_some(random, 5, choices);
+                    const auto chosen = choose_experts(random, 5, choices);
                     const auto what = random() % 12;
                     if (what == 0) { prefill(f, cache, static_cast<std::uint32_t>(random() % 9), random); }
                     if (what == 1) {
@@ -339,7 +339,7 @@ TEST_CASE("routed packed: a token is one graph, which stays valid over budgets a
                                                              : Budget::parse(budget)));
         for (int token = 0; token < 15; ++token, ++graphs) {
             must(f.gpu().synchronize(f.stream));
-            chosen = {choose_some(random, 8, 3), choose_some(random, 8, 3)};
+            chosen = {choose_experts(random, 8, 3), choose_experts(random, 8, 3)};
             std::vector<std::int32_t> both{chosen[0]};
             both.insert(both.end(), chosen[1].begin(), chosen[1].end());
             f.choose(both);

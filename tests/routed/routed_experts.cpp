@@ -57,7 +57,7 @@ TEST_CASE_TEMPLATE("routed: what is chosen is read right, at every budget", P, E
             std::uint64_t chosen_in_all = 0;
             for (int token = 0; token < 60; ++token) {
                 for (std::uint32_t layer = 0; layer < 3; ++layer) {
-                    const auto chosen = choose_some(random, static_cast<std::uint32_t>(f.experts[layer].size()), 4);
+                    const auto chosen = choose_experts(random, static_cast<std::uint32_t>(f.experts[layer].size()), 4);
                     f.choose(chosen);
                     const auto served = must(cache.try_serve(layer, {f.choices, 4}, f.stream));
                     f.read(layer, served, chosen);
@@ -102,7 +102,7 @@ TEST_CASE("routed: a token is one graph, which stays valid over changes of the b
     const auto run = [&](int tokens) {
         for (int token = 0; token < tokens; ++token) {
             must(f.gpu().synchronize(f.stream));
-            chosen = {choose_some(random, 8, 3), choose_some(random, 8, 3)};
+            chosen = {choose_experts(random, 8, 3), choose_experts(random, 8, 3)};
             std::vector<std::int32_t> both{chosen[0]};
             both.insert(both.end(), chosen[1].begin(), chosen[1].end());
             f.choose(both);
@@ -267,7 +267,7 @@ TEST_CASE("routed: a guess that is given with a call is that which is made behin
         std::mt19937 random{5};
         for (int token = 0; token < 40; ++token) {
             for (std::uint32_t layer = 0; layer < 3; ++layer) {
-                const auto chosen = choose_some(random, 12, 3), guessed = choose_some(random, 12, 3);
+                const auto chosen = choose_experts(random, 12, 3), guessed = choose_experts(random, 12, 3);
                 const std::uint32_t after = (layer + 1) % 3;
                 routed::Served served;
                 auto both = chosen;
@@ -308,7 +308,7 @@ TEST_CASE("routed: guesses, right and wrong, change no byte that is read") {
             must(cache.try_guess(1, {f.choices, 4}, f.stream));  // before anything was served: nothing comes of it
             for (int token = 0; token < 60; ++token) {
                 for (std::uint32_t layer = 0; layer < 3; ++layer) {
-                    const auto chosen = choose_some(random, 12, 4);
+                    const auto chosen = choose_experts(random, 12, 4);
                     f.choose(chosen);
                     const auto served = must(cache.try_serve(layer, {f.choices, 4}, f.stream));
                     auto guessed = chosen;
@@ -403,7 +403,8 @@ TEST_CASE("routed: a prefill reads all experts, and leaves the cache but for a f
             const auto decode = [&](int tokens) {
                 for (int token = 0; token < tokens; ++token) {
                     for (std::uint32_t layer = 0; layer < 3; ++layer) {
-                        const auto chosen = choose_some(random, static_cast<std::uint32_t>(f.experts[layer].size()), 3);
+                        const auto chosen =
+                            choose_experts(random, static_cast<std::uint32_t>(f.experts[layer].size()), 3);
                         f.choose(chosen);
                         f.read(layer, must(cache.try_serve(layer, {f.choices, 3}, f.stream)), chosen);
                     }
@@ -485,7 +486,7 @@ TEST_CASE("routed: C19: a larger budget that fails anywhere leaves no slot that 
             const auto decode = [&](int tokens) {
                 for (int token = 0; token < tokens; ++token) {
                     for (std::uint32_t layer = 0; layer < 2; ++layer) {
-                        const auto chosen = choose_some(random, 12, 4);
+                        const auto chosen = choose_experts(random, 12, 4);
                         f.choose(chosen);
                         f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
                     }
@@ -528,7 +529,7 @@ TEST_CASE("routed: C19: a larger budget that fails, and can not be undone, leave
                 std::mt19937 random{6};
                 for (int token = 0; token < 20; ++token) {
                     for (std::uint32_t layer = 0; layer < 2; ++layer) {
-                        const auto chosen = choose_some(random, 12, 4);
+                        const auto chosen = choose_experts(random, 12, 4);
                         f.choose(chosen);
                         f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
                     }
@@ -673,7 +674,7 @@ TEST_CASE("routed: a broker shares a total with it") {
     CHECK(cache.slots() < before);
     std::mt19937 random{2};
     for (int token = 0; token < 20; ++token) {
-        const auto chosen = choose_some(random, 16, 4);
+        const auto chosen = choose_experts(random, 16, 4);
         f.choose(chosen);
         f.read(0, must(cache.try_serve(0, {f.choices, 4}, f.stream)), chosen);
     }

@@ -14,16 +14,17 @@
 #include <utility>
 #include <vector>
 
+#include "residency/conformance/routed_policy.hpp"
 #include "residency/model/catalog_builder.hpp"
 #include "residency/routed/routed_experts.hpp"
 #include "residency/simulation/simulated_device.hpp"
 #include "residency/simulation/simulated_server.hpp"
-#include "tests/routed/on_host.hpp"
 #include "tests/support/simulated_harness.hpp"
 
 namespace routed_test {
 
 using namespace residency;
+using conformance::detail::choose_experts;
 using support::must;
 using Gpu = SimulatedDevice;
 
@@ -131,7 +132,7 @@ void serve_two(Fixture& f, Cache& cache, std::mt19937& random, std::uint32_t lay
         while (!f.gpu().synchronize(f.stream)) {}
     };
     wait();
-    const auto chosen = choose_some(random, static_cast<std::uint32_t>(f.experts[layer].size()), 2);
+    const auto chosen = choose_experts(random, static_cast<std::uint32_t>(f.experts[layer].size()), 2);
     std::memcpy(f.staged, chosen.data(), 8);
     const Copy copy{f.choices, f.staged, 8};
     while (!f.gpu().copy({&copy, 1}, f.stream)) {}

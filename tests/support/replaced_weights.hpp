@@ -402,12 +402,12 @@ private:
     std::uint64_t reads_of_replaced_ = 0;
 };
 
-/// Programs of other seeds.
+/// Programs of other seeds, from `first_seed` on.
 template <class Weights, class Harness, class Configure>
-void replace_weights(std::uint64_t programs, WeightsIn place, std::uint64_t unit_bytes, std::uint64_t own_bytes,
-                     const Configure& configure) {
+void replace_weights(std::uint64_t first_seed, std::uint64_t programs, WeightsIn place, std::uint64_t unit_bytes,
+                     std::uint64_t own_bytes, const Configure& configure) {
     std::uint64_t reads = 0;
-    for (std::uint64_t seed = 1; seed <= programs; ++seed) {
+    for (std::uint64_t seed = first_seed; seed < first_seed + programs; ++seed) {
         CAPTURE(seed);
         Harness harness;
         ReplacedWeights<Weights, Harness> program{harness, seed, place, unit_bytes, own_bytes};

@@ -11,9 +11,9 @@
 #include "benchmarks/lab/trace/trace.hpp"
 #include "residency/error.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/routed/on_host.hpp"
 #include "residency/routed/policies.hpp"
 #include "residency/routed/tables.hpp"
-#include "tests/routed/on_host.hpp"
 
 namespace lab::trace {
 
@@ -39,8 +39,8 @@ template <routed::Policy P>
                                                      " has more"};
         }
     }
-    routed_test::OnHost<P> cache{first_expert, static_cast<std::uint32_t>((std::min)(slots, std::uint64_t{experts})),
-                                 routed::piece_bytes};
+    routed::OnHost<P> cache{first_expert, static_cast<std::uint32_t>((std::min)(slots, std::uint64_t{experts})),
+                            routed::piece_bytes};
     std::vector<std::int32_t> choices;
     CacheCounts counts;
     std::uint64_t missed_before = 0;

@@ -136,7 +136,12 @@ struct ExpectedUse {
 ///  3. `P::used(numbers, of_slot, of_expert, round, now)`       an expert was chosen
 ///  4. `P::key(numbers, of_slot, layer, round, now)`     the expert with the largest key leaves
 ///
-/// OfSlot and OfExpert begin as default-constructed; each is written by one thread at a time.
+/// OfSlot and OfExpert begin as default-constructed; each is written by one thread at a time. conformance::check_routed_policy checks:
+///
+///  - X1  numbers() takes a default Config.
+///  - X2  Keys are numbers below 1e308: none is NaN, as NaN leaves neither first nor last.
+///  - X3  inserted() writes all that key() reads of a slot: nothing is left of the expert that had it before.
+///  - X4  Nothing else is remembered: no global variable, no clock, no chance. Threads tell the uses of one call in any order.
 template <class P>
 concept Policy =
     std::is_trivially_copyable_v<typename P::Numbers> && std::is_trivially_copyable_v<typename P::OfSlot> &&
