@@ -36,15 +36,17 @@ struct WithStaging<residency::Residency<Evictor, Prefetcher, Pool, Transport>> {
 
 template <class Weights>
 void run_programs(std::uint64_t programs, WeightsIn place) {
-    support::replace_weights<Weights, SimulatedHarness>(1, programs, place, 16384, 0, [](auto& options) {
-        if constexpr (requires { options.policies.pool.chunk_bytes; }) { options.policies.pool.chunk_bytes = 4096; }
-        if constexpr (requires { options.poison; }) { options.poison = true; }
-        if constexpr (requires { options.transport.ring_bytes; }) {
-            options.transport.ring_bytes = 32768;
-            options.transport.slot_bytes = 4096;
-            options.transport.threads = 2;
-        }
-    });
+    const std::uint64_t reads =
+        support::replace_weights<Weights, SimulatedHarness>(1, programs, place, 16384, 0, [](auto& options) {
+            if constexpr (requires { options.policies.pool.chunk_bytes; }) { options.policies.pool.chunk_bytes = 4096; }
+            if constexpr (requires { options.poison; }) { options.poison = true; }
+            if constexpr (requires { options.transport.ring_bytes; }) {
+                options.transport.ring_bytes = 32768;
+                options.transport.slot_bytes = 4096;
+                options.transport.threads = 2;
+            }
+        });
+    CHECK(reads > 30 * programs);
 }
 
 /// Half of the weights fit.

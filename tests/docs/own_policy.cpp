@@ -12,9 +12,11 @@
 #include "residency/conformance/eviction_policy.hpp"
 #include "residency/conformance/memory_pool.hpp"
 #include "residency/conformance/prefetch_policy.hpp"
+#include "residency/conformance/routed_policy.hpp"
 #include "residency/conformance/transport_policy.hpp"
 #include "residency/residency.hpp"
 #include "residency/simulation/simulated_device.hpp"
+#include "residency/simulation/simulated_server.hpp"
 #include "tests/docs/model.hpp"
 
 using namespace residency;
@@ -49,6 +51,35 @@ private:
 static_assert(evict::EvictionPolicy<Largest>);
 
 TEST_CASE("docs/own-policy.md: an evictor") { conformance::check_eviction_policy<Largest>(); }
+
+/// The expert that came first leaves, as evict::Fifo decides on the host.
+struct FirstCome {
+    struct Config {};
+    struct Numbers {};
+    struct OfExpert {};
+    struct OfSlot {
+        std::uint64_t came = 0;
+    };
+    static Result<Numbers> numbers(const Config&) { return Numbers{}; }
+    RESIDENCY_HOST_DEVICE static void inserted(const Numbers&, OfSlot& slot, const OfExpert&, std::uint32_t,
+                                               const routed::Now& now) {
+        slot.came = now.time();
+    }
+    RESIDENCY_HOST_DEVICE static void used(const Numbers&, OfSlot&, OfExpert&, std::uint32_t, const routed::Now&) {}
+    RESIDENCY_HOST_DEVICE static routed::Key key(const Numbers&, const OfSlot& slot, std::uint32_t, std::uint32_t,
+                                                 const routed::Now&) {
+        return {-static_cast<double>(slot.came), 0};
+    }
+};
+static_assert(routed::Policy<FirstCome>);
+
+TEST_CASE("docs/own-policy.md: who leaves a cache of experts") {
+    conformance::check_routed_policy<FirstCome>();
+    conformance::check_routed_policy_as<FirstCome, evict::Fifo>([](const auto&) { return evict::Fifo{}; });
+    SimulatedDevice device;
+    conformance::check_routed_policy_on(device, SimulatedServer<FirstCome>{},
+                                        conformance::RoutedSuite<FirstCome>{.runs = 4, .tokens = 20});
+}
 
 /// Proposes what the schedule reads next, one step ahead.
 class OneAhead {

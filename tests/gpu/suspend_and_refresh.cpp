@@ -35,15 +35,19 @@ using PlannedStaged = residency::Residency<residency::evict::Planned, residency:
 
 template <class Weights>
 void run_programs(std::uint64_t programs, WeightsIn place) {
+    std::uint64_t reads = 0, all = 0;
     gpu::for_seeds(0, 1, [&](unsigned seed) {
-        support::replace_weights<Weights, gpu::CudaHarness>(
-            seed * programs + 1, programs, place, 2 * gpu::MiB, gpu::driver_own_bytes, [](auto& options) {
-                if constexpr (requires { options.transport.ring_bytes; }) {
-                    options.transport.ring_bytes = 8 * gpu::MiB;
-                    options.transport.slot_bytes = gpu::MiB;
-                }
-            });
+        const auto configure = [](auto& options) {
+            if constexpr (requires { options.transport.ring_bytes; }) {
+                options.transport.ring_bytes = 8 * gpu::MiB;
+                options.transport.slot_bytes = gpu::MiB;
+            }
+        };
+        reads += support::replace_weights<Weights, gpu::CudaHarness>(seed * programs + 1, programs, place, 2 * gpu::MiB,
+                                                                     gpu::driver_own_bytes, configure);
+        all += programs;
     });
+    CHECK(reads > 30 * all);
 }
 
 }  // namespace

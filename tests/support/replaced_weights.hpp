@@ -402,10 +402,10 @@ private:
     std::uint64_t reads_of_replaced_ = 0;
 };
 
-/// Programs of other seeds, from `first_seed` on.
+/// Programs of other seeds, from `first_seed` on. Returns how often a kernel read a weight that was replaced before.
 template <class Weights, class Harness, class Configure>
-void replace_weights(std::uint64_t first_seed, std::uint64_t programs, WeightsIn place, std::uint64_t unit_bytes,
-                     std::uint64_t own_bytes, const Configure& configure) {
+std::uint64_t replace_weights(std::uint64_t first_seed, std::uint64_t programs, WeightsIn place,
+                              std::uint64_t unit_bytes, std::uint64_t own_bytes, const Configure& configure) {
     std::uint64_t reads = 0;
     for (std::uint64_t seed = first_seed; seed < first_seed + programs; ++seed) {
         CAPTURE(seed);
@@ -414,7 +414,7 @@ void replace_weights(std::uint64_t first_seed, std::uint64_t programs, WeightsIn
         program.run(24, configure);
         reads += program.reads_of_replaced();
     }
-    CHECK(reads > 30 * programs);
+    return reads;
 }
 
 }  // namespace support

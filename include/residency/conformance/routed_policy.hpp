@@ -292,7 +292,7 @@ void check_routed_policy_as(const std::function<Host(const std::vector<std::uint
 }
 
 /// Checks on a device that a whole RoutedExperts decides as the code of the kernels does on the host, that each expert is read right, and
-/// that the budget holds. `server` runs P there: a routed::CudaServer<P>, or a SimulatedServer<P>.
+/// that the budget holds. `server` runs P there: a CudaServer<P>, or a SimulatedServer<P>.
 template <VirtualMemoryDevice D, routed::Policy P>
 void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const RoutedSuite<P>& suite = {}) {
     constexpr std::uint64_t bytes = 5 * routed::piece_bytes / 2;
