@@ -78,7 +78,7 @@ public:
     }
     [[nodiscard]] bool covers(LeaseId id, WeightId weight) const noexcept {
         const LeaseRecord* const lease = leases_.find(id);
-        if (lease == nullptr || !shared_->catalog.contains(weight)) { return false; }
+        if (lease == nullptr || !shared_->contains(weight)) { return false; }
         for (const StorageId covered : lease->storages) {
             if (covered == shared_->weight_storage[index(weight)]) { return true; }
         }
@@ -108,7 +108,7 @@ private:
     void record_step(std::span<const WeightId> weights) {
         if (records_ || (shared_->order.is_recording() && shared_->decider->is_streaming())) { keep_step(weights); }
     }
-    void keep_step(std::span<const WeightId> weights) {
+    RESIDENCY_DETAIL_COLD void keep_step(std::span<const WeightId> weights) {
         recording_.push_back({{weights.begin(), weights.end()}, std::nullopt, {}});
     }
     void count(std::span<const StorageId> storages, std::int32_t by) noexcept {
@@ -253,7 +253,7 @@ Result<LeaseId> LeaseKeeper<D>::acquire_weights(std::span<const WeightId> weight
 template <Device D>
 Result<std::span<const StorageId>> LeaseKeeper<D>::storages_of(std::span<const WeightId> weights) {
     for (const WeightId weight : weights) {
-        if (!shared_->catalog.contains(weight)) { return no_weight(weight); }
+        if (!shared_->contains(weight)) { return no_weight(weight); }
     }
     if (weights.size() == 1) { return std::span<const StorageId>{&shared_->weight_storage[index(weights[0])], 1}; }
     wanted_.clear();

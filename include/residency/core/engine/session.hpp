@@ -98,8 +98,7 @@ public:
     }
     /// Whether a lease covers the storage of a weight.
     [[nodiscard]] bool is_leased(WeightId weight) const noexcept {
-        return shared_.catalog.contains(weight) &&
-               shared_.states[index(shared_.weight_storage[index(weight)])].leases > 0;
+        return shared_.contains(weight) && shared_.states[index(shared_.weight_storage[index(weight)])].leases > 0;
     }
     /// The packed bytes of a leased weight that kernels read packed; no data: kernels read it raw.
     [[nodiscard]] PackedWeight packed(WeightId weight) const noexcept {

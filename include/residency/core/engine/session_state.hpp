@@ -60,6 +60,8 @@ struct SessionState {
     PassMode pass_mode = PassMode::eager;  ///< of the pass that is open, or of the last one
     MarkLog<D> log;                        ///< what is told of all this
 
+    /// As Catalog::contains, one load from here: each lease asks it.
+    [[nodiscard]] bool contains(WeightId weight) const noexcept { return index(weight) < weight_storage.size(); }
     [[nodiscard]] const Schedule& schedule() const noexcept { return cursor.schedule(); }
     [[nodiscard]] bool is_eager() const noexcept { return pass_mode == PassMode::eager; }
     /// Precondition of every call of the session, its passes and leases that changes something.
