@@ -34,12 +34,13 @@ namespace residency::conformance {
 /// How the checks of a routed::Policy run.
 template <routed::Policy P>
 struct RoutedSuite {
-    std::uint32_t seed = 1;        ///< of the first run
-    std::uint32_t runs = 20;       ///< with other choices and another number of slots each
-    std::uint32_t tokens = 400;    ///< in each run
-    std::uint32_t layers = 5;      ///< of the model
-    std::uint32_t per_layer = 32;  ///< experts; a power of two, so that evict::ExpectedUse computes as kernels do
-    typename P::Config config{};   ///< of the policy
+    std::uint32_t seed = 1;      ///< of the first run
+    std::uint32_t runs = 20;     ///< with other choices and another number of slots each
+    std::uint32_t tokens = 400;  ///< in each run
+    std::uint32_t layers = 5;    ///< of the model
+    std::uint32_t per_layer =
+        32;  ///< experts, 8 at least; a power of two, so that evict::ExpectedUse computes as kernels do
+    typename P::Config config{};  ///< of the policy
 };
 
 namespace detail {
@@ -60,6 +61,17 @@ inline std::vector<std::int32_t> choose_experts(std::mt19937& random, std::uint3
     }
     std::shuffle(chosen.begin(), chosen.end(), random);
     return chosen;
+}
+
+/// A suite that can run.
+template <routed::Policy P>
+void require_whole(const RoutedSuite<P>& suite) {
+    REQUIRE_MESSAGE((suite.runs > 0 && suite.tokens > 0 && suite.layers > 0),
+                    "RoutedSuite: runs, tokens and layers are not 0");
+    REQUIRE_MESSAGE((suite.per_layer >= 8 && suite.per_layer <= routed::most_experts),
+                    "RoutedSuite: a layer has 8 experts to " << routed::most_experts);
+    const auto numbers = P::numbers(suite.config);
+    REQUIRE_MESSAGE(numbers, "RoutedSuite::config: " << (numbers ? std::string{} : numbers.error().message()));
 }
 
 /// Slots of one run: few, some, nearly all.
@@ -154,7 +166,7 @@ public:
             if (there_ == slots_) {
                 const auto leaves =
                     policy_.victim(now_, [&](StorageId candidate) { return !is_chosen[index(candidate)]; });
-                REQUIRE(leaves);
+                REQUIRE_MESSAGE(leaves, "the host's policy names nobody who leaves, though somebody may");
                 policy_.removed(*leaves);
                 is_there_[index(*leaves)] = false;
                 --there_;
@@ -223,8 +235,8 @@ struct RoutedBench {
 template <routed::Policy P>
 void check_routed_policy(const RoutedSuite<P>& suite = {}) {
     using detail::Watched;
-    const auto numbers = P::numbers(suite.config);
-    REQUIRE_MESSAGE(numbers, "X1: numbers() takes the config");
+    detail::require_whole(suite);
+    REQUIRE_MESSAGE(P::numbers({}), "X1: numbers() takes the default Config");
     for (std::uint32_t run = 0; run < suite.runs; ++run) {
         const std::uint32_t seed = suite.seed + run, slots = detail::slots_of(suite, run);
         CAPTURE(seed);
@@ -233,7 +245,6 @@ void check_routed_policy(const RoutedSuite<P>& suite = {}) {
         const auto layers = detail::equal_layers(suite.layers, suite.per_layer);
         routed::OnHost<Watched<P>> one{layers, slots, 3 * routed::piece_bytes, {suite.config, &broken}};
         routed::OnHost<P> again{layers, slots, 3 * routed::piece_bytes, suite.config};
-        one.tables.reads_in_place = again.tables.reads_in_place = run % 3 == 2;
         std::mt19937 random{seed};
         std::uint64_t differences = 0;
         for (std::uint32_t token = 0; token < suite.tokens; ++token) {
@@ -242,10 +253,11 @@ void check_routed_policy(const RoutedSuite<P>& suite = {}) {
                 const auto count = 1 + static_cast<std::uint32_t>(random() % 4);
                 const auto chosen = detail::choose_experts(random, suite.per_layer, count);
                 const auto guessed = detail::choose_experts(random, suite.per_layer, count);
-                const bool guesses = run % 2 == 1 && layer + 1 < suite.layers;
+                const bool guesses = random() % 2 == 0, in_place = random() % 3 == 0;
                 const auto call = [&](auto& cache) {
+                    cache.tables.reads_in_place = in_place;
                     cache.serve(layer, chosen);
-                    if (guesses) { cache.guess(layer + 1, guessed); }
+                    if (guesses) { cache.guess((layer + 1) % suite.layers, guessed); }
                 };
                 call(one);
                 call(again);
@@ -254,16 +266,21 @@ void check_routed_policy(const RoutedSuite<P>& suite = {}) {
                 }
             }
         }
-        CHECK_MESSAGE(!broken.key_is_no_number, "X2: keys are numbers below 1e308");
-        CHECK_MESSAGE(!broken.slot_remembers, "X3: inserted() forgets what had the slot before");
+        CHECK_MESSAGE(!broken.key_is_no_number, "X2: no number of a key is NaN, and the first is below 1e308");
+        CHECK_MESSAGE(!broken.slot_remembers,
+                      "X3: inserted() forgets what had the slot before; or, where it does, X4: it asks a clock or a "
+                      "variable of its own");
         CHECK_MESSAGE(differences == 0, "X4: the same calls decide the same: nothing else is remembered");
+        if (broken.key_is_no_number || broken.slot_remembers || differences != 0) { return; }
     }
 }
 
-/// Checks that P decides as a policy of the host does, choice by choice. `make(layer_of)` returns that one, given the layer of each expert.
+/// Checks that P decides as a policy of the host does, choice by choice, without guesses. `make(layer_of)` returns that one; `layer_of` has
+/// the layer of each expert, which is its StorageId.
 template <routed::Policy P, evict::EvictionPolicy Host>
 void check_routed_policy_as(const std::function<Host(const std::vector<std::uint32_t>& layer_of)>& make,
                             const RoutedSuite<P>& suite = {}) {
+    detail::require_whole(suite);
     std::vector<std::uint32_t> layer_of(std::size_t{suite.layers} * suite.per_layer);
     for (std::uint32_t i = 0; i < layer_of.size(); ++i) { layer_of[i] = i / suite.per_layer; }
     for (std::uint32_t run = 0; run < suite.runs; ++run) {
@@ -281,9 +298,10 @@ void check_routed_policy_as(const std::function<Host(const std::vector<std::uint
                 kernels.serve(layer, chosen);
                 host.serve(layer, chosen);
                 for (std::uint32_t expert = 0; expert < layer_of.size(); ++expert) {
-                    CAPTURE(token);
-                    CAPTURE(expert);
-                    REQUIRE(kernels.has(expert) == host.has(expert));
+                    REQUIRE_MESSAGE(kernels.has(expert) == host.has(expert),
+                                    "token " << token << ": expert " << expert % suite.per_layer << " of layer "
+                                             << layer_of[expert] << " has a slot by one of the two only: host "
+                                             << host.has(expert));
                 }
             }
         }
@@ -292,9 +310,10 @@ void check_routed_policy_as(const std::function<Host(const std::vector<std::uint
 }
 
 /// Checks on a device that a whole RoutedExperts decides as the code of the kernels does on the host, that each expert is read right, and
-/// that the budget holds. `server` runs P there: a CudaServer<P>, or a SimulatedServer<P>.
+/// that the budget holds; without guesses. `server` runs P there: a CudaServer<P>, or a SimulatedServer<P>.
 template <VirtualMemoryDevice D, routed::Policy P>
 void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const RoutedSuite<P>& suite = {}) {
+    detail::require_whole(suite);
     constexpr std::uint64_t bytes = 5 * routed::piece_bytes / 2;
     constexpr std::uint32_t most = 4;
     const std::uint32_t all = suite.layers * suite.per_layer;
@@ -330,7 +349,8 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
                 bench.copy(bench.choices, bench.staged, most * sizeof(std::int32_t));
                 const auto served = must(cache.try_serve(layer, {bench.choices, most}, bench.stream));
                 on_host.serve(layer, chosen);
-                bench.copy(bench.addresses, served.addresses, most * sizeof(std::byte*));
+                bench.copy(static_cast<void*>(bench.addresses), static_cast<const void*>(served.addresses),
+                           most * sizeof(std::byte*));
                 for (std::uint32_t i = 0; i < most; ++i) {
                     const auto expert = layer * suite.per_layer + static_cast<std::uint32_t>(chosen[i]);
                     bench.copy(bench.back, bench.addresses[i], bytes);
@@ -339,7 +359,8 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
             }
         }
         const auto statistics = must(cache.try_statistics());
-        CHECK(wrong == 0);
+        CHECK_MESSAGE(wrong == 0, "experts were read that are not their own bytes");
+        INFO("decisions on the device are those of the same code on the host");
         CHECK(statistics.total.hits == on_host.state.counters.hits);
         CHECK(statistics.total.misses == on_host.state.counters.misses);
         CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);

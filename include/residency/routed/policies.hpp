@@ -132,26 +132,32 @@ struct ExpectedUse {
 /// Who leaves a cache of experts, in code that kernels run.
 ///
 ///  1. `P::numbers(config)`                              what it computes with, or an error; on the host
-///  2. `P::inserted(numbers, of_slot, of_expert, round, now)`   an expert got the slot by a guess; `round` is its layer's
-///  3. `P::used(numbers, of_slot, of_expert, round, now)`       an expert was chosen
-///  4. `P::key(numbers, of_slot, layer, round, now)`     the expert with the largest key leaves
+///  2. `P::inserted(numbers, of_slot, of_expert, round, now)`   an expert got the slot, chosen or guessed; `round` counts its layer's calls
+///  3. `P::used(numbers, of_slot, of_expert, round, now)`       an expert was chosen, also one that got its slot just now. Where it is read
+///     in host memory, nobody keeps `of_slot`
+///  4. `P::key(numbers, of_slot, layer, round, now)`     the expert with the largest key leaves. Asked for those in a slot, and for one
+///     that might get one
 ///
-/// OfSlot and OfExpert begin as default-constructed; each is written by one thread at a time. conformance::check_routed_policy checks:
+/// OfSlot and OfExpert begin as default-constructed; each is written by one thread at a time, and threads make the calls 2 and 3 of one
+/// serve() in any order; Now::order says which choice each is for. conformance::check_routed_policy checks:
 ///
-///  - X1  numbers() takes a default Config.
-///  - X2  Keys are numbers below 1e308: none is NaN, as NaN leaves neither first nor last.
+///  - X1  numbers() takes the default Config.
+///  - X2  No number of a key is NaN, which leaves neither first nor last; the first is below 1e308, that of a free slot. Minus infinity
+///        leaves last.
 ///  - X3  inserted() writes all that key() reads of a slot: nothing is left of the expert that had it before.
-///  - X4  Nothing else is remembered: no global variable, no clock, no chance. Threads tell the uses of one call in any order.
+///  - X4  Nothing else is remembered: no variable of its own, no clock, no chance.
 template <class P>
 concept Policy =
     std::is_trivially_copyable_v<typename P::Numbers> && std::is_trivially_copyable_v<typename P::OfSlot> &&
-    std::is_trivially_copyable_v<typename P::OfExpert> &&
+    std::is_trivially_copyable_v<typename P::OfExpert> && std::default_initializable<typename P::OfSlot> &&
+    std::default_initializable<typename P::OfExpert> && std::default_initializable<typename P::Config> &&
     requires(const typename P::Config& config, const typename P::Numbers& numbers, typename P::OfSlot& slot,
-             typename P::OfExpert& expert, std::uint32_t value, const Now& now) {
+             typename P::OfExpert& expert, const typename P::OfSlot& kept, const typename P::OfExpert& known,
+             std::uint32_t value, const Now& now) {
         { P::numbers(config) } -> std::same_as<Result<typename P::Numbers>>;
-        P::inserted(numbers, slot, expert, value, now);
+        P::inserted(numbers, slot, known, value, now);
         P::used(numbers, slot, expert, value, now);
-        { P::key(numbers, slot, value, value, now) } -> std::same_as<Key>;
+        { P::key(numbers, kept, value, value, now) } -> std::same_as<Key>;
     };
 static_assert(Policy<Lru> && Policy<Lfu> && Policy<ExpectedUse>);
 
