@@ -122,6 +122,16 @@ TEST_CASE("tiles: rows of zeros, infinities and denormals among weights stay pac
     REQUIRE(!packed.empty());
     CHECK(static_cast<double>(packed.size()) <= 0.78 * static_cast<double>(raw.size()));
     CHECK(comes_back<codec::Bf16Tiles>(extents, raw, packed));
+    // Kernels that multiply with packed weights compute with w · 2^shift.
+    codec::bf16_tiles::Header header;
+    std::memcpy(&header, packed.data(), sizeof header);
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < raw.size() / 2; ++i) {
+        std::uint16_t value = 0;
+        std::memcpy(&value, raw.data() + 2 * i, 2);
+        changed += codec::bf16_tiles::can_shift(value, header.shift) ? 0U : 1U;
+    }
+    CHECK(changed == 0);
 }
 
 TEST_CASE("tiles: every value, and what does not pay is stored as it is where there is room") {
