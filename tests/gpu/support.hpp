@@ -72,8 +72,9 @@ void for_seeds(unsigned first, unsigned usual, const Program& program) {
     using Clock = std::chrono::steady_clock;
     const char* const seconds = std::getenv("RESIDENCY_GPU_SECONDS");
     const char* const begin = std::getenv("RESIDENCY_GPU_SEED");
-    const unsigned from = seconds != nullptr && begin != nullptr ? static_cast<unsigned>(std::atoi(begin)) : first;
-    const auto end = Clock::now() + std::chrono::seconds{seconds != nullptr ? std::atoi(seconds) : 0};
+    const unsigned from =
+        seconds != nullptr && begin != nullptr ? static_cast<unsigned>(std::strtoul(begin, nullptr, 10)) : first;
+    const auto end = Clock::now() + std::chrono::seconds{seconds != nullptr ? std::strtol(seconds, nullptr, 10) : 0};
     unsigned seed = from;
     do {
         CAPTURE(seed);

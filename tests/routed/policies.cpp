@@ -5,12 +5,8 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <optional>
-#include <random>
-#include <vector>
 
 #include "residency/conformance/routed_policy.hpp"
 #include "residency/evict/expected_use.hpp"
@@ -54,6 +50,36 @@ struct CountsOn : r::Lfu {
         slot.last = now.time();
     }
 };
+/// Takes no default.
+struct NoDefault : r::Lru {
+    struct Config {
+        int most = 0;
+    };
+    [[nodiscard]] static Result<Numbers> numbers(const Config& config) {
+        if (config.most == 0) { return Error{ErrorKind::invalid_argument, "most is 0"}; }
+        return Numbers{};
+    }
+};
+/// Every other one that is made decides the other way round.
+struct CountsMade : r::Lru {
+    struct Numbers {
+        double sign;
+    };
+    [[nodiscard]] static Result<Numbers> numbers(const Config&) {
+        static int made = 0;
+        return Numbers{++made % 2 == 0 ? 1.0 : -1.0};
+    }
+    static void inserted(const Numbers&, OfSlot& slot, const OfExpert&, std::uint32_t, const r::Now& now) {
+        slot.last = now.time();
+    }
+    static void used(const Numbers&, OfSlot& slot, OfExpert&, std::uint32_t, const r::Now& now) {
+        slot.last = now.time();
+    }
+    [[nodiscard]] static r::Key key(const Numbers& numbers, const OfSlot& slot, std::uint32_t, std::uint32_t,
+                                    const r::Now&) {
+        return {numbers.sign * static_cast<double>(slot.last), 0};
+    }
+};
 /// Decides by how often it was asked.
 struct CountsAsked : r::Lru {
     [[nodiscard]] static r::Key key(const Numbers&, const OfSlot&, std::uint32_t, std::uint32_t, const r::Now&) {
@@ -64,6 +90,9 @@ struct CountsAsked : r::Lru {
 
 }  // namespace
 
+TEST_CASE("routed: a policy that refuses its own defaults breaks X1" * doctest::should_fail()) {
+    conformance::check_routed_policy<NoDefault>({.config = {.most = 1}});
+}
 TEST_CASE("routed: a policy whose keys are no numbers breaks X2" * doctest::should_fail()) {
     conformance::check_routed_policy<NoNumber>({.runs = 2});
 }
@@ -72,6 +101,9 @@ TEST_CASE("routed: a policy that remembers who had a slot breaks X3" * doctest::
 }
 TEST_CASE("routed: a policy that counts beside its state breaks X4" * doctest::should_fail()) {
     conformance::check_routed_policy<CountsAsked>({.runs = 2});
+}
+TEST_CASE("routed: a policy that is not made the same way twice breaks X4 alone" * doctest::should_fail()) {
+    conformance::check_routed_policy<CountsMade>({.runs = 2});
 }
 TEST_CASE("routed: a policy that is another one than the host's" * doctest::should_fail()) {
     conformance::check_routed_policy_as<r::Lfu, evict::Lru>([](const auto&) { return evict::Lru{}; }, {.runs = 2});

@@ -404,13 +404,14 @@ private:
 
 /// Programs of other seeds, from `first_seed` on. Returns how often a kernel read a weight that was replaced before.
 template <class Weights, class Harness, class Configure>
-std::uint64_t replace_weights(std::uint64_t first_seed, std::uint64_t programs, WeightsIn place,
-                              std::uint64_t unit_bytes, std::uint64_t own_bytes, const Configure& configure) {
+[[nodiscard]] std::uint64_t replace_weights(std::uint64_t first_seed, std::uint64_t programs, WeightsIn place,
+                                            std::uint64_t unit_bytes, std::uint64_t own_bytes,
+                                            const Configure& configure) {
     std::uint64_t reads = 0;
-    for (std::uint64_t seed = first_seed; seed < first_seed + programs; ++seed) {
-        CAPTURE(seed);
+    for (std::uint64_t program_seed = first_seed; program_seed < first_seed + programs; ++program_seed) {
+        CAPTURE(program_seed);
         Harness harness;
-        ReplacedWeights<Weights, Harness> program{harness, seed, place, unit_bytes, own_bytes};
+        ReplacedWeights<Weights, Harness> program{harness, program_seed, place, unit_bytes, own_bytes};
         program.run(24, configure);
         reads += program.reads_of_replaced();
     }

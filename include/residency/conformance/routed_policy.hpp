@@ -23,11 +23,14 @@
 #include "residency/evict/eviction_policy.hpp"
 #include "residency/model/catalog.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/model/dtype.hpp"
 #include "residency/model/host_bytes.hpp"
 #include "residency/model/ids.hpp"
+#include "residency/model/storage.hpp"
 #include "residency/routed/on_host.hpp"
 #include "residency/routed/policies.hpp"
 #include "residency/routed/routed_experts.hpp"
+#include "residency/routed/tables.hpp"
 
 namespace residency::conformance {
 
@@ -39,7 +42,7 @@ struct RoutedSuite {
     std::uint32_t tokens = 400;  ///< in each run
     std::uint32_t layers = 5;    ///< of the model
     std::uint32_t per_layer =
-        32;  ///< experts, 8 at least; a power of two, so that evict::ExpectedUse computes as kernels do
+        32;  ///< experts, 8 at least; a power of two beside evict::ExpectedUse, which then computes as kernels do
     typename P::Config config{};  ///< of the policy
 };
 
@@ -56,7 +59,8 @@ inline std::vector<std::uint32_t> equal_layers(std::uint32_t layers, std::uint32
 inline std::vector<std::int32_t> choose_experts(std::mt19937& random, std::uint32_t experts, std::uint32_t count) {
     std::vector<std::int32_t> chosen;
     while (chosen.size() < count) {
-        const auto expert = static_cast<std::int32_t>(random() % (random() % 3 == 0 ? experts : (experts + 2) / 3));
+        const std::uint32_t among = random() % 3 == 0 ? experts : (experts + 2) / 3;
+        const auto expert = static_cast<std::int32_t>(random() % among);
         if (std::find(chosen.begin(), chosen.end(), expert) == chosen.end()) { chosen.push_back(expert); }
     }
     std::shuffle(chosen.begin(), chosen.end(), random);
@@ -106,20 +110,20 @@ struct Watched {
         if (!own) { return own.error(); }
         return Numbers{*own, config.broken};
     }
-    static void inserted(const Numbers& numbers, OfSlot& slot, const OfExpert& expert, std::uint32_t round,
-                         const routed::Now& now) {
+    RESIDENCY_HOST_DEVICE static void inserted(const Numbers& numbers, OfSlot& slot, const OfExpert& expert,
+                                               std::uint32_t round, const routed::Now& now) {
         slot.fresh = {};
         P::inserted(numbers.own, slot.fresh, expert, round, now);
         P::inserted(numbers.own, slot.own, expert, round, now);
     }
-    static void used(const Numbers& numbers, OfSlot& slot, OfExpert& expert, std::uint32_t round,
-                     const routed::Now& now) {
+    RESIDENCY_HOST_DEVICE static void used(const Numbers& numbers, OfSlot& slot, OfExpert& expert, std::uint32_t round,
+                                           const routed::Now& now) {
         auto before = expert;
         P::used(numbers.own, slot.fresh, before, round, now);
         P::used(numbers.own, slot.own, expert, round, now);
     }
-    static routed::Key key(const Numbers& numbers, const OfSlot& slot, std::uint32_t layer, std::uint32_t round,
-                           const routed::Now& now) {
+    RESIDENCY_HOST_DEVICE static routed::Key key(const Numbers& numbers, const OfSlot& slot, std::uint32_t layer,
+                                                 std::uint32_t round, const routed::Now& now) {
         const routed::Key key = P::key(numbers.own, slot.own, layer, round, now);
         const routed::Key fresh = P::key(numbers.own, slot.fresh, layer, round, now);
         const bool is_number = !std::isnan(key.first) && !std::isnan(key.second) && key.first < 1e308;
@@ -190,7 +194,7 @@ private:
 /// Memory for check_routed_policy_on, and a model of experts in pinned memory.
 template <Device D>
 struct RoutedBench {
-    explicit RoutedBench(D& on, std::uint32_t experts, std::uint64_t bytes, std::uint32_t most) : device{on} {
+    RoutedBench(D& on, std::uint32_t experts, std::uint64_t bytes, std::uint32_t most) : device{on} {
         const std::uint64_t all = experts * bytes;
         host = static_cast<std::byte*>(must(device.allocate_host(all)));
         std::mt19937 random{7};
@@ -207,8 +211,8 @@ struct RoutedBench {
         static_cast<void>(device.synchronize().has_value());
         static_cast<void>(device.destroy_stream(stream).has_value());
         static_cast<void>(device.deallocate(choices).has_value());
-        for (void* const at : {static_cast<void*>(host), static_cast<void*>(staged),
-                               static_cast<void*>(static_cast<void*>(addresses)), static_cast<void*>(back)}) {
+        for (void* const at : {static_cast<void*>(host), static_cast<void*>(staged), static_cast<void*>(addresses),
+                               static_cast<void*>(back)}) {
             static_cast<void>(device.deallocate_host(at).has_value());
         }
     }
@@ -235,8 +239,8 @@ struct RoutedBench {
 template <routed::Policy P>
 void check_routed_policy(const RoutedSuite<P>& suite = {}) {
     using detail::Watched;
-    detail::require_whole(suite);
     REQUIRE_MESSAGE(P::numbers({}), "X1: numbers() takes the default Config");
+    detail::require_whole(suite);
     for (std::uint32_t run = 0; run < suite.runs; ++run) {
         const std::uint32_t seed = suite.seed + run, slots = detail::slots_of(suite, run);
         CAPTURE(seed);
@@ -276,7 +280,8 @@ void check_routed_policy(const RoutedSuite<P>& suite = {}) {
 }
 
 /// Checks that P decides as a policy of the host does, choice by choice, without guesses. `make(layer_of)` returns that one; `layer_of` has
-/// the layer of each expert, which is its StorageId.
+/// the layer of each expert, which is its StorageId. Where a call finds nothing, the host's policy is told of one arrival more, which leaves
+/// at once: a round begins there, too.
 template <routed::Policy P, evict::EvictionPolicy Host>
 void check_routed_policy_as(const std::function<Host(const std::vector<std::uint32_t>& layer_of)>& make,
                             const RoutedSuite<P>& suite = {}) {
@@ -297,12 +302,11 @@ void check_routed_policy_as(const std::function<Host(const std::vector<std::uint
                     detail::choose_experts(random, suite.per_layer, 1 + static_cast<std::uint32_t>(random() % 4));
                 kernels.serve(layer, chosen);
                 host.serve(layer, chosen);
-                for (std::uint32_t expert = 0; expert < layer_of.size(); ++expert) {
-                    REQUIRE_MESSAGE(kernels.has(expert) == host.has(expert),
-                                    "token " << token << ": expert " << expert % suite.per_layer << " of layer "
-                                             << layer_of[expert] << " has a slot by one of the two only: host "
-                                             << host.has(expert));
-                }
+                std::uint32_t first = 0;  // expert that only one of them has
+                while (first < layer_of.size() && kernels.has(first) == host.has(first)) { ++first; }
+                if (first == layer_of.size()) { continue; }
+                FAIL("token " << token << ": expert " << first % suite.per_layer << " of layer " << layer_of[first]
+                              << " has a slot by one of the two only: host " << host.has(first));
             }
         }
         CHECK(kernels.state.counters.misses > 0);
@@ -336,7 +340,7 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
         options.evictor = suite.config;
         options.budget = Budget::bytes(0);
         const auto limits = must(RoutedExperts<D, P>::try_resolve_budget(device, catalog, experts, options));
-        options.budget = Budget::bytes(limits.floor_bytes + all * bytes * run / suite.runs);
+        options.budget = Budget::bytes(limits.floor_bytes + all * bytes * run / (std::max)(1U, suite.runs - 1));
         auto cache = must(RoutedExperts<D, P>::try_create(device, catalog, experts, std::move(options)));
         routed::OnHost<P> on_host{detail::equal_layers(suite.layers, suite.per_layer), cache.slots(), bytes,
                                   suite.config};
@@ -360,11 +364,11 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
         }
         const auto statistics = must(cache.try_statistics());
         CHECK_MESSAGE(wrong == 0, "experts were read that are not their own bytes");
+        CHECK(statistics.held_bytes <= cache.budget().bytes);
         INFO("decisions on the device are those of the same code on the host");
         CHECK(statistics.total.hits == on_host.state.counters.hits);
         CHECK(statistics.total.misses == on_host.state.counters.misses);
         CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
-        CHECK(statistics.held_bytes <= cache.budget().bytes);
     }
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "residency/config.hpp"
 #include "residency/error.hpp"
 #include "residency/routed/policies.hpp"
 #include "residency/routed/serve.hpp"
@@ -15,7 +16,7 @@
 namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
 
 /// A cache of experts without their bytes: its tables in memory of the host, and the code of the kernels on them. It says what a device
-/// would decide, for tools and tests.
+/// would decide, for tools and tests. Preconditions: of Tables and Call, that is most_experts of a layer and most_choices of a call.
 template <Policy P>
 class OnHost {
 public:
@@ -27,6 +28,9 @@ public:
           first_{std::move(first_expert)},
           rounds_(first_.size() - 1),
           numbers_{unwrap(P::numbers(config))} {
+        for (std::size_t layer = 0; layer + 1 < first_.size(); ++layer) {
+            RESIDENCY_ASSERT(first_[layer + 1] - first_[layer] <= most_experts, "a layer has most_experts at most");
+        }
         state.slots = slots;
         tables.layers = static_cast<std::uint32_t>(rounds_.size());
         tables.first_expert = first_.data();
@@ -46,7 +50,7 @@ public:
     OnHost& operator=(const OnHost&) = delete;
     ~OnHost() = default;
 
-    /// One layer's experts are chosen: at most most_choices.
+    /// One layer's experts are chosen; below 0: padding.
     void serve(std::uint32_t layer, const std::vector<std::int32_t>& chosen) { decide(layer, chosen, false); }
     /// Guesses what a layer will choose, after the last one that was served. All that is listed comes.
     void guess(std::uint32_t layer, const std::vector<std::int32_t>& chosen) {
@@ -66,6 +70,7 @@ public:
 
 private:
     void decide(std::uint32_t layer, const std::vector<std::int32_t>& chosen, bool is_guess) {
+        RESIDENCY_ASSERT(chosen.size() <= most_choices && layer < tables.layers, "give the choices of one layer");
         const Call call{layer,
                         static_cast<std::uint32_t>(chosen.size()),
                         ChoiceType::i32,
@@ -74,6 +79,7 @@ private:
                         slots_out_.data(),
                         state.layer};
         Decision<P, OneThread>{one_, scratch_, tables, call, is_guess}.make();
+        RESIDENCY_ASSERT(mistake_.is_set == 0, "choose experts that the layer has");
     }
 
     std::vector<std::uint32_t> first_, rounds_;

@@ -22,7 +22,7 @@ struct Now {
     std::uint32_t order = 0;   ///< of what is used in this call, below 4096
     double share = 0;          ///< of one layer in a round: 1 / layers
 
-    /// Grows with every use.
+    /// Grows with every call, and in one with what has a slot: first those that had it, in the order of their choices, then those that got it.
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint64_t time() const { return call * 4096 + order; }
 };
 
@@ -133,13 +133,12 @@ struct ExpectedUse {
 ///
 ///  1. `P::numbers(config)`                              what it computes with, or an error; on the host
 ///  2. `P::inserted(numbers, of_slot, of_expert, round, now)`   an expert got the slot, chosen or guessed; `round` counts its layer's calls
-///  3. `P::used(numbers, of_slot, of_expert, round, now)`       an expert was chosen, also one that got its slot just now. Where it is read
-///     in host memory, nobody keeps `of_slot`
-///  4. `P::key(numbers, of_slot, layer, round, now)`     the expert with the largest key leaves. Asked for those in a slot, and for one
-///     that might get one
+///  3. `P::used(numbers, of_slot, of_expert, round, now)`       an expert was chosen, also one that got its slot just now
+///  4. `P::key(numbers, of_slot, layer, round, now)`     the expert with the largest key leaves
 ///
-/// OfSlot and OfExpert begin as default-constructed; each is written by one thread at a time, and threads make the calls 2 and 3 of one
-/// serve() in any order; Now::order says which choice each is for. conformance::check_routed_policy checks:
+/// 2 to 4 are also tried on copies, which nobody keeps: of an expert that might get a slot, or is read in host memory. OfSlot and OfExpert
+/// begin as default-constructed; each is written by one thread at a time, and threads make the calls 2 and 3 of one serve() in any order.
+/// conformance::check_routed_policy checks:
 ///
 ///  - X1  numbers() takes the default Config.
 ///  - X2  No number of a key is NaN, which leaves neither first nor last; the first is below 1e308, that of a free slot. Minus infinity
