@@ -245,11 +245,11 @@ void run_online(unsigned seed) {
 }  // namespace
 
 TEST_CASE("PackedExperts: random leases on two streams give the raw bytes, at every budget, inside it") {
-    gpu::for_seeds(38, 1, run_online<residency::PackedExperts<CudaDevice>>);
+    gpu::for_seeds(38, run_online<residency::PackedExperts<CudaDevice>>);
 }
 
 TEST_CASE("a stream-ordered pool of packed storages: the same") {
     using Online = residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<4>,
                                         residency::pool::PackedStorages<residency::pool::StreamOrdered<CudaDevice>>>;
-    gpu::for_seeds(38, 1, run_online<Online>);
+    gpu::for_seeds(38, run_online<Online>);
 }

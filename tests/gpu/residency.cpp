@@ -275,7 +275,7 @@ void run_program(bool equal, unsigned seed, bool must_stream) {
 
 template <class Weights>
 void check_composition(bool equal, unsigned first_seed) {
-    gpu::for_seeds(first_seed, 1, [&](unsigned seed) { run_program<Weights>(equal, seed, seed == first_seed); });
+    gpu::for_seeds(first_seed, [&](unsigned seed) { run_program<Weights>(equal, seed, seed == first_seed); });
 }
 
 template <class Prefetcher, class Pool>

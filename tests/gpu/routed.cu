@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <random>
@@ -232,34 +233,43 @@ TEST_CASE_TEMPLATE("conformance: a policy of experts on a device", P, ExpectedUs
     CudaDevice device{0};
     conformance::check_routed_policy_on(device, CudaServer<P>{}, conformance::RoutedSuite<P>{.runs = 4, .tokens = 20});
 }
+namespace {
+
+template <class P>
+void check_decisions(unsigned seed, bool is_packed, std::initializer_list<const char*> budgets) {
+    Fixture f{seed, chosen, is_packed};
+    const CudaServer<P> server;
+    for (const char* const budget : budgets) {
+        CAPTURE(budget);
+        f.rewind();
+        Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
+        routed::OnHost<P> on_host{conformance::detail::equal_layers(layers, per_layer), cache.slots(), bytes};
+        f.describe_to(on_host.sources);
+        for (std::uint32_t i = 0; i < tokens; ++i) {
+            f.run(cache, false);
+            for (std::uint32_t layer = 0; layer < layers; ++layer) {
+                const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
+                on_host.serve(layer, {first, first + chosen});
+            }
+        }
+        const auto statistics = must(cache.try_statistics());
+        CHECK(f.wrong_bytes() == 0);
+        CHECK(statistics.total.hits == on_host.state.counters.hits);
+        CHECK(statistics.total.misses == on_host.state.counters.misses);
+        CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
+        CHECK(statistics.held_bytes <= cache.budget().bytes);
+    }
+}
+
+}  // namespace
+
 TEST_CASE_TEMPLATE("gpu: routed: kernels decide as the host's code does, and every byte is right", P, ExpectedUse, Lru,
                    Lfu) {
-    gpu::for_seeds(3, 1, [](unsigned seed) {
-        for (const char* const budget : {"0", "30%", "70%", "100%"}) {
-            CAPTURE(budget);
-            Fixture f{seed};
-            const CudaServer<P> server;
-            Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
-            routed::OnHost<P> on_host{conformance::detail::equal_layers(layers, per_layer), cache.slots(), bytes};
-            for (std::uint32_t i = 0; i < tokens; ++i) {
-                f.run(cache, false);
-                for (std::uint32_t layer = 0; layer < layers; ++layer) {
-                    const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
-                    on_host.serve(layer, {first, first + chosen});
-                }
-            }
-            const auto statistics = must(cache.try_statistics());
-            CHECK(f.wrong_bytes() == 0);
-            CHECK(statistics.total.hits == on_host.state.counters.hits);
-            CHECK(statistics.total.misses == on_host.state.counters.misses);
-            CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
-            CHECK(statistics.held_bytes <= cache.budget().bytes);
-        }
-    });
+    gpu::for_seeds(3, [](unsigned seed) { check_decisions<P>(seed, false, {"0", "30%", "70%", "100%"}); });
 }
 
 TEST_CASE("gpu: routed: a token is one graph, with guesses beside it, which stays valid over changes of the budget") {
-    gpu::for_seeds(7, 1, [](unsigned seed) {
+    gpu::for_seeds(7, [](unsigned seed) {
         Fixture f{seed};
         const CudaServer<> server;
         Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};
@@ -322,34 +332,11 @@ TEST_CASE("gpu: routed: a wrong choice is told by the next call, once") {
 
 TEST_CASE_TEMPLATE("gpu: routed packed: kernels decide as the host's code does, and every byte is right", P,
                    ExpectedUse, Lru) {
-    gpu::for_seeds(3, 1, [](unsigned seed) {
-        Fixture f{seed, chosen, true};
-        const CudaServer<P> server;
-        for (const char* const budget : {"30%", "100%"}) {
-            CAPTURE(budget);
-            f.rewind();
-            Cache<P> cache{f.gpu, f.catalog, f.experts, f.template options<P>(server, budget)};
-            routed::OnHost<P> on_host{conformance::detail::equal_layers(layers, per_layer), cache.slots(), bytes};
-            f.describe_to(on_host.sources);
-            for (std::uint32_t i = 0; i < tokens; ++i) {
-                f.run(cache, false);
-                for (std::uint32_t layer = 0; layer < layers; ++layer) {
-                    const auto first = f.choices.begin() + static_cast<std::ptrdiff_t>((i * layers + layer) * chosen);
-                    on_host.serve(layer, {first, first + chosen});
-                }
-            }
-            const auto statistics = must(cache.try_statistics());
-            CHECK(f.wrong_bytes() == 0);
-            CHECK(statistics.total.hits == on_host.state.counters.hits);
-            CHECK(statistics.total.misses == on_host.state.counters.misses);
-            CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
-            CHECK(statistics.held_bytes <= cache.budget().bytes);
-        }
-    });
+    gpu::for_seeds(3, [](unsigned seed) { check_decisions<P>(seed, true, {"30%", "100%"}); });
 }
 
 TEST_CASE("gpu: routed packed: a token is one graph with guesses, which stays valid over budgets and prefills") {
-    gpu::for_seeds(7, 1, [](unsigned seed) {
+    gpu::for_seeds(7, [](unsigned seed) {
         Fixture f{seed, chosen, true};
         const CudaServer<> server;
         Cache<ExpectedUse> cache{f.gpu, f.catalog, f.experts, f.options<ExpectedUse>(server, "40%")};

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -15,6 +14,7 @@
 
 #include "residency/device/cuda.hpp"
 #include "tests/gpu/harness.hpp"
+#include "tests/support/sanitized.hpp"
 
 namespace gpu {
 
@@ -65,23 +65,20 @@ private:
     return out;
 }
 
-/// Runs `program(seed)` for `usual` seeds from `first` on. With RESIDENCY_GPU_SECONDS in the environment: for as many as take that
-/// long, from RESIDENCY_GPU_SEED on if that is there. A failure names its seed.
+/// Runs `program(seed)` for one seed, `usual` or RESIDENCY_MODEL_SEED. With RESIDENCY_GPU_SECONDS in the environment: for as many from it
+/// on as take that long. A failure names its seed.
 template <class Program>
-void for_seeds(unsigned first, unsigned usual, const Program& program) {
+void for_seeds(unsigned usual, const Program& program) {
     using Clock = std::chrono::steady_clock;
-    const char* const seconds = std::getenv("RESIDENCY_GPU_SECONDS");
-    const char* const begin = std::getenv("RESIDENCY_GPU_SEED");
-    const unsigned from =
-        seconds != nullptr && begin != nullptr ? static_cast<unsigned>(std::strtoul(begin, nullptr, 10)) : first;
-    const auto end = Clock::now() + std::chrono::seconds{seconds != nullptr ? std::strtol(seconds, nullptr, 10) : 0};
-    unsigned seed = from;
+    const auto first = static_cast<unsigned>(support::first_seed(usual));
+    const auto end = Clock::now() + std::chrono::seconds{support::number_from("RESIDENCY_GPU_SECONDS", 0)};
+    unsigned seed = first;
     do {
         CAPTURE(seed);
         program(seed);
         ++seed;
-    } while (seconds != nullptr ? Clock::now() < end : seed - from < usual);
-    MESSAGE("random programs: " << seed - from << ", from seed " << from);
+    } while (Clock::now() < end);
+    MESSAGE("random programs: " << seed - first << ", from seed " << first);
 }
 
 /// The argument with which the test program loses its device on purpose and checks what CudaDevice says; 0 if all is right.

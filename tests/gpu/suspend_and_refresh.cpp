@@ -36,7 +36,7 @@ using PlannedStaged = residency::Residency<residency::evict::Planned, residency:
 template <class Weights>
 void run_programs(std::uint64_t programs, WeightsIn place) {
     std::uint64_t reads = 0, all = 0;
-    gpu::for_seeds(0, 1, [&](unsigned seed) {
+    gpu::for_seeds(0, [&](unsigned seed) {
         const auto configure = [](auto& options) {
             if constexpr (requires { options.transport.ring_bytes; }) {
                 options.transport.ring_bytes = 8 * gpu::MiB;

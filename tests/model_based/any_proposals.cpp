@@ -13,6 +13,7 @@
 #include "tests/model_based/proposals.hpp"
 #include "tests/model_based/random_programs.hpp"
 #include "tests/model_based/run.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace model_based;
 namespace evict = residency::evict;
@@ -37,8 +38,8 @@ TEST_CASE("random programs: proposals of several pieces") {
         for (StorageSpec& storage : scenario.storages) { storage.bytes *= 1000; }  // a piece is 1 MiB
         return model_based::run(composition<evict::Lru, Proposals<true>, Slab>(), scenario, counts);
     };
-    const std::string failure =
-        run_scenarios("Lru, proposals of several pieces, Slab", first_seed(), cases_each(60), run, tally);
+    const std::string failure = run_scenarios("Lru, proposals of several pieces, Slab", support::first_seed(),
+                                              support::cases_each(60), run, tally);
     CHECK_MESSAGE(failure.empty(), failure);
     CHECK(tally.prefetch_hits > 0);
     CHECK(tally.evictions > 0);

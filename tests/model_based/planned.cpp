@@ -11,6 +11,7 @@
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/model_based/composition.hpp"
 #include "tests/model_based/run.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace model_based;
 
@@ -24,7 +25,7 @@ TEST_CASE("random programs: planned") {
             composition<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>(),
             scenario, counts);
     };
-    const std::string failure = run_scenarios("Planned", first_seed(), cases_each(2000), run, tally);
+    const std::string failure = run_scenarios("Planned", support::first_seed(), support::cases_each(2000), run, tally);
     CHECK_MESSAGE(failure.empty(), failure);
     MESSAGE(tally.cases << " programs, " << tally.operations << " operations, " << tally.evictions << " evictions, "
                         << tally.refused << " refusals, " << tally.divergences << " divergences");

@@ -9,7 +9,6 @@
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <functional>
 #include <random>
 #include <string>
@@ -239,17 +238,6 @@ inline std::string run_scenarios(const char* name, std::uint64_t first, std::uin
     }
     std::signal(SIGABRT, before);
     return failure;
-}
-
-/// How many scenarios each composition runs: RESIDENCY_MODEL_CASES, or `usual`, of which a sanitizer runs fewer.
-inline std::uint64_t cases_each(std::uint64_t usual) {
-    const char* const text = std::getenv("RESIDENCY_MODEL_CASES");
-    return text != nullptr ? std::strtoull(text, nullptr, 10) : support::random_cases(usual);
-}
-/// The first scenario: RESIDENCY_MODEL_SEED, or 1.
-inline std::uint64_t first_seed() {
-    const char* const text = std::getenv("RESIDENCY_MODEL_SEED");
-    return text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
 }
 
 }  // namespace model_based

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -555,15 +554,10 @@ Program shrunk(Program program) {
     }
     return program;
 }
-std::uint64_t number(const char* name, std::uint64_t usual) {
-    const char* const text = std::getenv(name);
-    return text != nullptr ? std::strtoull(text, nullptr, 10) : usual;
-}
 Tally run_programs(std::uint64_t count, bool with_failures) {
     Tally tally;
-    const std::uint64_t first = number("RESIDENCY_MODEL_SEED", 1);
-    for (std::uint64_t seed = first; seed < first + number("RESIDENCY_MODEL_CASES", support::random_cases(count));
-         ++seed) {
+    const std::uint64_t first = support::first_seed();
+    for (std::uint64_t seed = first; seed < first + support::cases_each(count); ++seed) {
         const Program program = make_program(seed, with_failures);
         if (Run::of(program, tally).empty()) { continue; }
         const Program small = shrunk(program);

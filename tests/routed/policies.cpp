@@ -60,24 +60,11 @@ struct NoDefault : r::Lru {
         return Numbers{};
     }
 };
-/// Every other one that is made decides the other way round.
-struct CountsMade : r::Lru {
-    struct Numbers {
-        double sign;
-    };
+/// Every other one that is made forgets faster.
+struct CountsMade : r::ExpectedUse {
     [[nodiscard]] static Result<Numbers> numbers(const Config&) {
         static int made = 0;
-        return Numbers{++made % 2 == 0 ? 1.0 : -1.0};
-    }
-    static void inserted(const Numbers&, OfSlot& slot, const OfExpert&, std::uint32_t, const r::Now& now) {
-        slot.last = now.time();
-    }
-    static void used(const Numbers&, OfSlot& slot, OfExpert&, std::uint32_t, const r::Now& now) {
-        slot.last = now.time();
-    }
-    [[nodiscard]] static r::Key key(const Numbers& numbers, const OfSlot& slot, std::uint32_t, std::uint32_t,
-                                    const r::Now&) {
-        return {numbers.sign * static_cast<double>(slot.last), 0};
+        return ExpectedUse::numbers({.slow_rounds = ++made % 2 == 0 ? 32.0 : 3.0});
     }
 };
 /// Decides by how often it was asked.

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -78,11 +78,35 @@ void require_whole(const RoutedSuite<P>& suite) {
     REQUIRE_MESSAGE(numbers, "RoutedSuite::config: " << (numbers ? std::string{} : numbers.error().message()));
 }
 
-/// Slots of one run: few, some, nearly all.
-template <routed::Policy P>
-std::uint32_t slots_of(const RoutedSuite<P>& suite, std::uint32_t run) {
+/// Calls run(seed, slots) for each run, of few slots first and nearly all last, until it returns false.
+template <routed::Policy P, class Run>
+void for_each_run(const RoutedSuite<P>& suite, const Run& run) {
     const std::uint32_t all = suite.layers * suite.per_layer;
-    return 4 + run * (all - 5) / (suite.runs > 1 ? suite.runs - 1 : 1);
+    for (std::uint32_t i = 0; i < suite.runs; ++i) {
+        const std::uint32_t seed = suite.seed + i, slots = 4 + i * (all - 5) / (std::max)(1U, suite.runs - 1);
+        CAPTURE(seed);
+        CAPTURE(slots);
+        if (!run(seed, slots)) { return; }
+    }
+}
+/// Calls call(random, layer, chosen) for each layer of each token, and now and then leaves one out.
+template <routed::Policy P, class Call>
+void for_each_call(const RoutedSuite<P>& suite, std::uint32_t seed, const Call& call) {
+    std::mt19937 random{seed};
+    for (std::uint32_t token = 0; token < suite.tokens; ++token) {
+        CAPTURE(token);
+        for (std::uint32_t layer = 0; layer < suite.layers; ++layer) {
+            if (random() % 40 == 0) { continue; }
+            call(random, layer, choose_experts(random, suite.per_layer, 1 + static_cast<std::uint32_t>(random() % 4)));
+        }
+    }
+}
+/// The first expert that has a slot in one of two caches only; `experts`: there is none.
+template <class One, class Other>
+std::uint32_t first_difference(const One& one, const Other& other, std::uint32_t experts) {
+    std::uint32_t expert = 0;
+    while (expert < experts && one.has(expert) == other.has(expert)) { ++expert; }
+    return expert;
 }
 
 /// Which rules a policy broke.
@@ -191,30 +215,25 @@ private:
     std::vector<bool> is_there_;
 };
 
-/// Memory for check_routed_policy_on, and a model of experts in pinned memory.
+/// Random bytes in pinned memory.
 template <Device D>
-struct RoutedBench {
-    RoutedBench(D& on, std::uint32_t experts, std::uint64_t bytes, std::uint32_t most) : device{on} {
-        const std::uint64_t all = experts * bytes;
-        host = static_cast<std::byte*>(must(device.allocate_host(all)));
-        std::mt19937 random{7};
-        for (std::uint64_t i = 0; i < all; ++i) { host[i] = static_cast<std::byte>(random()); }
-        choices = static_cast<std::int32_t*>(must(device.allocate(most * sizeof(std::int32_t))));
-        staged = static_cast<std::int32_t*>(must(device.allocate_host(most * sizeof(std::int32_t))));
-        addresses = static_cast<const std::byte**>(must(device.allocate_host(most * sizeof(std::byte*))));
-        back = static_cast<std::byte*>(must(device.allocate_host(bytes)));
-        stream = must(device.create_stream());
-    }
-    RoutedBench(const RoutedBench&) = delete;
-    RoutedBench& operator=(const RoutedBench&) = delete;
-    ~RoutedBench() {
-        static_cast<void>(device.synchronize().has_value());
+std::shared_ptr<const HostBytes> random_bytes(D& device, std::uint64_t bytes) {
+    auto* const at = static_cast<std::byte*>(must(device.allocate_host(bytes)));
+    std::mt19937 random{7};
+    for (std::uint64_t i = 0; i < bytes; ++i) { at[i] = static_cast<std::byte>(random()); }
+    return HostBytes::adopt(at, static_cast<std::size_t>(bytes), HostMemory::pinned, [&device](std::byte* memory) {
+        static_cast<void>(device.deallocate_host(memory).has_value());
+    });
+}
+/// A stream, and device memory for a router's choices.
+template <Device D>
+struct Router {
+    Router(D& on, std::uint32_t most) : device{on}, choices{must(on.allocate(most * sizeof(std::int32_t)))} {}
+    Router(const Router&) = delete;
+    Router& operator=(const Router&) = delete;
+    ~Router() {
         static_cast<void>(device.destroy_stream(stream).has_value());
         static_cast<void>(device.deallocate(choices).has_value());
-        for (void* const at : {static_cast<void*>(host), static_cast<void*>(staged), static_cast<void*>(addresses),
-                               static_cast<void*>(back)}) {
-            static_cast<void>(device.deallocate_host(at).has_value());
-        }
     }
     /// Copies in the order of the stream, and waits.
     void copy(void* to, const void* from, std::uint64_t bytes) const {
@@ -224,10 +243,8 @@ struct RoutedBench {
     }
 
     D& device;
-    std::byte *host = nullptr, *back = nullptr;
-    std::int32_t *choices = nullptr, *staged = nullptr;
-    const std::byte** addresses = nullptr;
-    typename D::Stream stream{};
+    void* choices;
+    typename D::Stream stream = must(device.create_stream());
 };
 
 }  // namespace detail
@@ -238,45 +255,33 @@ struct RoutedBench {
 ///     TEST_CASE("my policy") { residency::conformance::check_routed_policy<MyPolicy>(); }
 template <routed::Policy P>
 void check_routed_policy(const RoutedSuite<P>& suite = {}) {
-    using detail::Watched;
     REQUIRE_MESSAGE(P::numbers({}), "X1: numbers() takes the default Config");
     detail::require_whole(suite);
-    for (std::uint32_t run = 0; run < suite.runs; ++run) {
-        const std::uint32_t seed = suite.seed + run, slots = detail::slots_of(suite, run);
-        CAPTURE(seed);
-        CAPTURE(slots);
+    const auto layers = detail::equal_layers(suite.layers, suite.per_layer);
+    detail::for_each_run(suite, [&](std::uint32_t seed, std::uint32_t slots) {
         detail::BrokenRules broken;
-        const auto layers = detail::equal_layers(suite.layers, suite.per_layer);
-        routed::OnHost<Watched<P>> one{layers, slots, 3 * routed::piece_bytes, {suite.config, &broken}};
+        routed::OnHost<detail::Watched<P>> one{layers, slots, 3 * routed::piece_bytes, {suite.config, &broken}};
         routed::OnHost<P> again{layers, slots, 3 * routed::piece_bytes, suite.config};
-        std::mt19937 random{seed};
-        std::uint64_t differences = 0;
-        for (std::uint32_t token = 0; token < suite.tokens; ++token) {
-            for (std::uint32_t layer = 0; layer < suite.layers; ++layer) {
-                if (random() % 40 == 0) { continue; }  // a layer without experts this time
-                const auto count = 1 + static_cast<std::uint32_t>(random() % 4);
-                const auto chosen = detail::choose_experts(random, suite.per_layer, count);
-                const auto guessed = detail::choose_experts(random, suite.per_layer, count);
-                const bool guesses = random() % 2 == 0, in_place = random() % 3 == 0;
-                const auto call = [&](auto& cache) {
-                    cache.tables.reads_in_place = in_place;
-                    cache.serve(layer, chosen);
-                    if (guesses) { cache.guess((layer + 1) % suite.layers, guessed); }
-                };
-                call(one);
-                call(again);
-                for (std::uint32_t i = 0; i < layers.back(); ++i) {
-                    differences += one.has(i) != again.has(i) ? 1U : 0U;
-                }
-            }
-        }
+        bool decides_alike = true;
+        detail::for_each_call(suite, seed, [&](std::mt19937& random, std::uint32_t layer, const auto& chosen) {
+            const auto guessed = detail::choose_experts(random, suite.per_layer, 4);
+            const bool guesses = random() % 2 == 0, in_place = random() % 3 == 0;
+            const auto call = [&](auto& cache) {
+                cache.tables.reads_in_place = in_place;
+                cache.serve(layer, chosen);
+                if (guesses) { cache.guess((layer + 1) % suite.layers, guessed); }
+            };
+            call(one);
+            call(again);
+            decides_alike = decides_alike && detail::first_difference(one, again, layers.back()) == layers.back();
+        });
         CHECK_MESSAGE(!broken.key_is_no_number, "X2: no number of a key is NaN, and the first is below 1e308");
         CHECK_MESSAGE(!broken.slot_remembers,
                       "X3: inserted() forgets what had the slot before; or, where it does, X4: it asks a clock or a "
                       "variable of its own");
-        CHECK_MESSAGE(differences == 0, "X4: the same calls decide the same: nothing else is remembered");
-        if (broken.key_is_no_number || broken.slot_remembers || differences != 0) { return; }
-    }
+        CHECK_MESSAGE(decides_alike, "X4: the same calls decide the same: nothing else is remembered");
+        return !broken.key_is_no_number && !broken.slot_remembers && decides_alike;
+    });
 }
 
 /// Checks that P decides as a policy of the host does, choice by choice, without guesses. `make(layer_of)` returns that one; `layer_of` has
@@ -286,31 +291,23 @@ template <routed::Policy P, evict::EvictionPolicy Host>
 void check_routed_policy_as(const std::function<Host(const std::vector<std::uint32_t>& layer_of)>& make,
                             const RoutedSuite<P>& suite = {}) {
     detail::require_whole(suite);
-    std::vector<std::uint32_t> layer_of(std::size_t{suite.layers} * suite.per_layer);
+    const auto layers = detail::equal_layers(suite.layers, suite.per_layer);
+    std::vector<std::uint32_t> layer_of(layers.back());
     for (std::uint32_t i = 0; i < layer_of.size(); ++i) { layer_of[i] = i / suite.per_layer; }
-    for (std::uint32_t run = 0; run < suite.runs; ++run) {
-        const std::uint32_t seed = suite.seed + run, slots = detail::slots_of(suite, run);
-        CAPTURE(seed);
-        CAPTURE(slots);
-        routed::OnHost<P> kernels{detail::equal_layers(suite.layers, suite.per_layer), slots, 1, suite.config};
+    detail::for_each_run(suite, [&](std::uint32_t seed, std::uint32_t slots) {
+        routed::OnHost<P> kernels{layers, slots, 1, suite.config};
         detail::RoutedReference<Host> host{make(layer_of), suite.layers, suite.per_layer, slots};
-        std::mt19937 random{seed};
-        for (std::uint32_t token = 0; token < suite.tokens; ++token) {
-            for (std::uint32_t layer = 0; layer < suite.layers; ++layer) {
-                if (random() % 40 == 0) { continue; }
-                const auto chosen =
-                    detail::choose_experts(random, suite.per_layer, 1 + static_cast<std::uint32_t>(random() % 4));
-                kernels.serve(layer, chosen);
-                host.serve(layer, chosen);
-                std::uint32_t first = 0;  // expert that only one of them has
-                while (first < layer_of.size() && kernels.has(first) == host.has(first)) { ++first; }
-                if (first == layer_of.size()) { continue; }
-                FAIL("token " << token << ": expert " << first % suite.per_layer << " of layer " << layer_of[first]
-                              << " has a slot by one of the two only: host " << host.has(first));
-            }
-        }
+        detail::for_each_call(suite, seed, [&](std::mt19937&, std::uint32_t layer, const auto& chosen) {
+            kernels.serve(layer, chosen);
+            host.serve(layer, chosen);
+            const std::uint32_t expert = detail::first_difference(kernels, host, layers.back());
+            if (expert == layers.back()) { return; }
+            FAIL("expert " << expert % suite.per_layer << " of layer " << layer_of[expert]
+                           << " has a slot by one of the two only: host " << host.has(expert));
+        });
         CHECK(kernels.state.counters.misses > 0);
-    }
+        return true;
+    });
 }
 
 /// Checks on a device that a whole RoutedExperts decides as the code of the kernels does on the host, that each expert is read right, and
@@ -320,48 +317,44 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
     detail::require_whole(suite);
     constexpr std::uint64_t bytes = 5 * routed::piece_bytes / 2;
     constexpr std::uint32_t most = 4;
-    const std::uint32_t all = suite.layers * suite.per_layer;
-    const detail::RoutedBench<D> bench{device, all, bytes, most};
-    const std::span<const std::byte> host(bench.host, static_cast<std::size_t>(all * bytes));
-    const auto held = HostBytes::borrow(host, HostMemory::pinned);
+    const auto layers = detail::equal_layers(suite.layers, suite.per_layer);
+    const std::uint64_t all_bytes = layers.back() * bytes;
+    const auto held = detail::random_bytes(device, all_bytes);
+    const detail::Router<D> router{device, most};
     CatalogBuilder builder;
     std::vector<std::vector<WeightId>> experts(suite.layers);
-    for (std::uint32_t i = 0; i < all; ++i) {
+    for (std::uint32_t i = 0; i < layers.back(); ++i) {
         experts[i / suite.per_layer].push_back(
             builder.add("expert" + std::to_string(i), dtype::u8, {bytes}, HostSource{held, i * bytes}));
     }
     const Catalog catalog = must(builder.try_build());
-    for (std::uint32_t run = 0; run < suite.runs; ++run) {
-        const std::uint32_t seed = suite.seed + run;
-        CAPTURE(seed);
+    std::vector<const std::byte*> addresses(most);
+    std::vector<std::byte> read(bytes);
+    detail::for_each_run(suite, [&](std::uint32_t seed, std::uint32_t slots) {
         typename RoutedExperts<D, P>::Options options;
         options.server = &server;
         options.choices = most;
         options.evictor = suite.config;
         options.budget = Budget::bytes(0);
         const auto limits = must(RoutedExperts<D, P>::try_resolve_budget(device, catalog, experts, options));
-        options.budget = Budget::bytes(limits.floor_bytes + all * bytes * run / (std::max)(1U, suite.runs - 1));
+        options.budget = Budget::bytes(limits.floor_bytes + slots * bytes);
         auto cache = must(RoutedExperts<D, P>::try_create(device, catalog, experts, std::move(options)));
-        routed::OnHost<P> on_host{detail::equal_layers(suite.layers, suite.per_layer), cache.slots(), bytes,
-                                  suite.config};
-        std::mt19937 random{seed};
+        routed::OnHost<P> on_host{layers, cache.slots(), bytes, suite.config};
         std::uint64_t wrong = 0;
-        for (std::uint32_t token = 0; token < suite.tokens; ++token) {
-            for (std::uint32_t layer = 0; layer < suite.layers; ++layer) {
-                const auto chosen = detail::choose_experts(random, suite.per_layer, most);
-                std::copy(chosen.begin(), chosen.end(), bench.staged);
-                bench.copy(bench.choices, bench.staged, most * sizeof(std::int32_t));
-                const auto served = must(cache.try_serve(layer, {bench.choices, most}, bench.stream));
-                on_host.serve(layer, chosen);
-                bench.copy(static_cast<void*>(bench.addresses), static_cast<const void*>(served.addresses),
-                           most * sizeof(std::byte*));
-                for (std::uint32_t i = 0; i < most; ++i) {
-                    const auto expert = layer * suite.per_layer + static_cast<std::uint32_t>(chosen[i]);
-                    bench.copy(bench.back, bench.addresses[i], bytes);
-                    wrong += std::memcmp(bench.back, bench.host + expert * bytes, bytes) != 0 ? 1U : 0U;
-                }
+        detail::for_each_call(suite, seed, [&](std::mt19937&, std::uint32_t layer, const auto& chosen) {
+            const auto count = static_cast<std::uint32_t>(chosen.size());
+            router.copy(router.choices, chosen.data(), count * sizeof(std::int32_t));
+            const auto served =
+                must(cache.try_serve(layer, {static_cast<const std::int32_t*>(router.choices), count}, router.stream));
+            on_host.serve(layer, chosen);
+            router.copy(static_cast<void*>(addresses.data()), static_cast<const void*>(served.addresses),
+                        count * sizeof(std::byte*));
+            for (std::uint32_t i = 0; i < count; ++i) {
+                const auto expert = layers[layer] + static_cast<std::uint32_t>(chosen[i]);
+                router.copy(read.data(), addresses[i], bytes);
+                wrong += std::memcmp(read.data(), held->data() + expert * bytes, bytes) != 0 ? 1U : 0U;
             }
-        }
+        });
         const auto statistics = must(cache.try_statistics());
         CHECK_MESSAGE(wrong == 0, "experts were read that are not their own bytes");
         CHECK(statistics.held_bytes <= cache.budget().bytes);
@@ -369,7 +362,8 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
         CHECK(statistics.total.hits == on_host.state.counters.hits);
         CHECK(statistics.total.misses == on_host.state.counters.misses);
         CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
-    }
+        return true;
+    });
 }
 
 }  // namespace residency::conformance
