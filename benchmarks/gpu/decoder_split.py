@@ -16,8 +16,8 @@ from decoder import Decoder, Records
 GPUS = 2
 BUDGETS = {"resident": {}, "50%": {"token": "<= 0.55", "sums": "<= 1.02"}, "25%": {}, "10%": {}}
 PROMPT = 2048
-# How many multiprocessors NCCL takes. None (2) is for gathering registered memory: its copy engines do not add.
-POLICIES = {"default": "0", "efficiency": "1"}
+# NCCL_CTA_POLICY: as many multiprocessors as it likes, few, or none for what its copy engines can do; these do not add.
+POLICIES = {"default": "0", "efficiency": "1", "copy_engines": "2"}
 
 
 def add(records, name, figures, step, targets):

@@ -35,15 +35,6 @@ using Weights = residency::Residency<residency::evict::Planned, residency::prefe
 using Replicas = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                       residency::pool::Virtual<CudaDevice>, residency::transport::Replicas<CudaDevice>>;
 
-/// Whether there are two GPUs that have access to each other. Says so where there are not.
-bool has_pair() {
-    int count = 0, can = 0;
-    must_cuda(cudaGetDeviceCount(&count));
-    if (count >= 2) { must_cuda(cudaDeviceCanAccessPeer(&can, 0, 1)); }
-    if (can == 0) { MESSAGE("skipped: it takes two GPUs with peer access, here are " << count << " GPUs"); }
-    return can != 0;
-}
-
 class CudaPair : public gpu::CudaHarness {
 public:
     [[nodiscard]] CudaDevice& peer() noexcept { return peer_; }
@@ -138,14 +129,14 @@ void one_pass(Weights& weights, Graph& graph, const Sums& sums, const Run& run, 
 }  // namespace
 
 TEST_CASE("conformance: peers") {
-    if (has_pair()) { residency::conformance::peer_conformance<CudaPair>(); }
+    if (gpu::has_pair()) { residency::conformance::peer_conformance<CudaPair>(); }
 }
 TEST_CASE("conformance: captures across peers") {
-    if (has_pair()) { residency::conformance::peer_capture_conformance<CudaPair>(); }
+    if (gpu::has_pair()) { residency::conformance::peer_capture_conformance<CudaPair>(); }
 }
 
 TEST_CASE("a planned model streams by two links, eager passes and graphs in turns") {
-    if (!has_pair()) { return; }
+    if (!gpu::has_pair()) { return; }
     CudaDevice device{0}, neighbour{1};
     const Model model{device};
     const Sums sums{device, 0};
@@ -172,7 +163,7 @@ TEST_CASE("a planned model streams by two links, eager passes and graphs in turn
 
 TEST_CASE(
     "a model of 1.5 budgets comes from two GPUs' memory, eager passes and graphs in turns, refreshed and suspended") {
-    if (!has_pair()) { return; }
+    if (!gpu::has_pair()) { return; }
     CudaDevice device{0}, neighbour{1};
     const Model model{device};
     const Sums sums{device, 0};

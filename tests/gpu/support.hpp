@@ -65,6 +65,15 @@ private:
     return out;
 }
 
+/// Whether there are two GPUs that have access to each other. Says so where there are not.
+[[nodiscard]] inline bool has_pair() {
+    int count = 0, can = 0;
+    must_cuda(cudaGetDeviceCount(&count));
+    if (count >= 2) { must_cuda(cudaDeviceCanAccessPeer(&can, 0, 1)); }
+    if (can == 0) { MESSAGE("skipped: it takes two GPUs with peer access, here are " << count << " GPUs"); }
+    return can != 0;
+}
+
 /// Runs `program(seed)` for one seed, `usual` or RESIDENCY_MODEL_SEED. With RESIDENCY_GPU_SECONDS in the environment: for as many from it
 /// on as take that long. A failure names its seed.
 template <class Program>

@@ -15,8 +15,10 @@
 #include "residency/pool/virtual.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "residency/prefetch/scheduled.hpp"
+#include "residency/transport/links.hpp"
 #include "residency/transport/staged.hpp"
 #include "tests/gpu/cuda_harness.hpp"
+#include "tests/gpu/support.hpp"
 #include "tests/support/replaced_weights.hpp"
 
 using support::WeightsIn;
@@ -30,24 +32,29 @@ using OnSlab =
     residency::Residency<residency::evict::Lru, residency::prefetch::Lookahead<2>, residency::pool::Slab<Device>>;
 using Planned =
     residency::Residency<residency::evict::Planned, residency::prefetch::Planned, residency::pool::Virtual<Device>>;
+using PlannedLinks = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
+                                          residency::pool::Virtual<Device>, residency::transport::Links<Device>>;
 using PlannedStaged = residency::Residency<residency::evict::Planned, residency::prefetch::Planned,
                                            residency::pool::Virtual<Device>, residency::transport::Staged<Device>>;
 
-template <class Weights>
-void run_programs(std::uint64_t programs, WeightsIn place) {
+template <class Weights, class Configure>
+void run_programs(std::uint64_t programs, WeightsIn place, const Configure& configure) {
     std::uint64_t reads = 0, all = 0;
     gpu::for_seeds(0, [&](unsigned seed) {
-        const auto configure = [](auto& options) {
-            if constexpr (requires { options.transport.ring_bytes; }) {
-                options.transport.ring_bytes = 8 * gpu::MiB;
-                options.transport.slot_bytes = gpu::MiB;
-            }
-        };
         reads += support::replace_weights<Weights, gpu::CudaHarness>(seed * programs + 1, programs, place, 2 * gpu::MiB,
                                                                      gpu::driver_own_bytes, configure);
         all += programs;
     });
     CHECK(reads > 30 * all);
+}
+template <class Weights>
+void run_programs(std::uint64_t programs, WeightsIn place) {
+    run_programs<Weights>(programs, place, [](auto& options) {
+        if constexpr (requires { options.transport.ring_bytes; }) {
+            options.transport.ring_bytes = 8 * gpu::MiB;
+            options.transport.slot_bytes = gpu::MiB;
+        }
+    });
 }
 
 }  // namespace
@@ -58,4 +65,16 @@ TEST_CASE("C31 C32: memory that is given back, weights that are replaced: random
     run_programs<Planned>(12, WeightsIn::pinned);
     run_programs<PlannedStaged>(4, WeightsIn::pageable);
     run_programs<PlannedStaged>(4, WeightsIn::file);
+}
+TEST_CASE("C31 C32: the same programs on two GPUs, by both links and from the neighbour's memory") {
+    if (!gpu::has_pair()) { return; }
+    residency::CudaDevice neighbour{1};
+    for (const std::uint64_t held : {0 * gpu::MiB, 8 * gpu::MiB}) {
+        CAPTURE(held);
+        run_programs<PlannedLinks>(8, WeightsIn::pinned, [&](auto& options) {
+            options.transport.neighbours = {&neighbour};
+            options.transport.bounce_bytes = 8 * gpu::MiB;
+            options.transport.memory_bytes = {held};
+        });
+    }
 }

@@ -98,12 +98,14 @@ private:
         const unsigned most = largest(is_in ? own : 0);
         return __ballot_sync(0xffffffffU, is_in && own == most ? 1 : 0);
     }
-    [[nodiscard]] static __device__ unsigned with_largest(unsigned lanes, unsigned long long own) {
-        return with_largest(with_largest(lanes, static_cast<unsigned>(own >> 32U)), static_cast<unsigned>(own));
-    }
     [[nodiscard]] static __device__ Candidate first_in_warp(const Candidate& own) {
-        unsigned lanes = with_largest(0xffffffffU, own.slot == none ? 0ULL : ordered(own.key.first));
-        if (__popc(lanes) > 1) { lanes = with_largest(lanes, ordered(own.key.second)); }
+        const unsigned long long first = own.slot == none ? 0 : ordered(own.key.first),
+                                 second = ordered(own.key.second);
+        unsigned lanes = with_largest(0xffffffffU, static_cast<unsigned>(first >> 32U));
+        // One is left after the first of these numbers, most often.
+        if (__popc(lanes) > 1) { lanes = with_largest(lanes, static_cast<unsigned>(first)); }
+        if (__popc(lanes) > 1) { lanes = with_largest(lanes, static_cast<unsigned>(second >> 32U)); }
+        if (__popc(lanes) > 1) { lanes = with_largest(lanes, static_cast<unsigned>(second)); }
         if (__popc(lanes) > 1) { lanes = with_largest(lanes, ~own.order); }
         const int lane = __ffs(static_cast<int>(lanes)) - 1;
         return {{__shfl_sync(0xffffffffU, own.key.first, lane), __shfl_sync(0xffffffffU, own.key.second, lane)},
@@ -215,8 +217,30 @@ __device__ inline void await_decision(State& state, std::uint32_t layer) {
     }
 }
 
-/// Block 0 decides, and all blocks bring what it lists. The others wait for it. GPUs start block 0 no later than the others, and it waits for
-/// none of them.
+/// Brings a part of a table into the L2 cache, by one of `all` threads.
+__device__ inline void ask_for(const void* at, std::uint64_t bytes, unsigned thread, unsigned all) {
+    constexpr std::uint64_t line = 128;
+    const auto begin = reinterpret_cast<std::uint64_t>(at), end = begin + bytes;
+    for (std::uint64_t own = begin / line * line + thread * line; own < end; own += all * line) {
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(own));
+    }
+}
+/// What block 0 is about to read, by the others: the model's kernels have pushed it out.
+template <class P>
+__device__ void ask_for_tables(const Tables<P>& tables, std::uint32_t layer) {
+    const unsigned thread = (blockIdx.x - 1) * threads + threadIdx.x, all = (gridDim.x - 1) * threads;
+    const std::uint32_t first = tables.first_expert[layer], experts = tables.first_expert[layer + 1] - first;
+    const std::uint32_t slots = tables.state->fresh;
+    ask_for(tables.slot_of + first, experts * sizeof(std::uint32_t), thread, all);
+    ask_for(tables.sources + first, experts * sizeof(Source), thread, all);
+    ask_for(tables.of_expert + first, experts * sizeof(typename P::OfExpert), thread, all);
+    ask_for(tables.slot, slots * sizeof(Slot), thread, all);
+    ask_for(tables.of_slot, slots * sizeof(typename P::OfSlot), thread, all);
+    ask_for(tables.numbers, sizeof(typename P::Numbers), thread, all);
+}
+
+/// Block 0 decides, and the others bring what it lists: it would begin late, and end last. They wait for it: GPUs start block 0 no later than
+/// the others, and it waits for none of them.
 template <class P>
 __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Call call) {
     __shared__ Scratch scratch;
@@ -244,14 +268,19 @@ __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Cal
         __syncthreads();
         if (threadIdx.x == threads - 1) { gate.fetch_and(~gate_closed, cuda::memory_order_release); }
     } else {
+        ask_for_tables(tables, call.layer);
         if (threadIdx.x == 0) { count = hear(state.listed); }
         __syncthreads();
     }
-    std::uint32_t at = 0, before = 0;
-    for (std::uint32_t item = blockIdx.x; bring_item<false>(tables, tables.fills, count, item, at, before);) {
-        item += gridDim.x;
-    }
     if (count == 0) { return; }
+    if (blockIdx.x != 0 || gridDim.x == 1) {
+        const std::uint32_t step = gridDim.x == 1 ? 1 : gridDim.x - 1;
+        std::uint32_t at = 0, before = 0;
+        for (std::uint32_t item = blockIdx.x % step;
+             bring_item<false>(tables, tables.fills, count, item, at, before);) {
+            item += step;
+        }
+    }
     __syncthreads();
     if (threadIdx.x == 0) { DeviceAtomic<std::uint32_t>{state.filling}.fetch_sub(1, cuda::memory_order_relaxed); }
 }

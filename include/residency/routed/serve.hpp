@@ -139,13 +139,14 @@ public:
     /// Reads nothing that a guess writes.
     RESIDENCY_HOST_DEVICE void read_choices() {
         // Read before the team waits for one another.
-        const std::uint32_t own = team_.rank < call_.count ? expert_of(call_, team_.rank, experts_) : none;
+        if (team_.rank < call_.count) { own_ = expert_of(call_, team_.rank, experts_); }
+        if (own_ != none && !is_guess_) { own_known_ = t_.of_expert[first_ + own_]; }
         RESIDENCY_ROLLED
         for (std::uint32_t e = team_.rank; e < experts_; e += team_.size) { scratch_.first[e] = none; }
         team_.sync();
         RESIDENCY_ROLLED
         for (std::uint32_t i = team_.rank; i < call_.count; i += team_.size) {
-            const std::uint32_t expert = i == team_.rank ? own : expert_of(call_, i, experts_);
+            const std::uint32_t expert = expert_at(i);
             if (expert == none) { continue; }
             team_.lower(scratch_.first[expert], i);
             const std::int64_t choice = choice_of(call_, i);
@@ -178,13 +179,17 @@ public:
     RESIDENCY_HOST_DEVICE void finish() {
         if (!is_guess_) { write_addresses(); }
         tell_policy();
-        if (team_.rank == 0) { write_state(); }
+        if (team_.rank == team_.size - 1) { write_state(); }  // it has the fewest choices
     }
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t fills() const { return fills_; }
 
 private:
     static constexpr double free_key = 1e308;  // of a free slot: it is taken first
 
+    /// The expert of the i-th choice, which is one of this thread's.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t expert_at(std::uint32_t i) const {
+        return i == team_.rank ? own_ : expert_of(call_, i, experts_);
+    }
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t round_of(std::uint32_t layer) const {
         return layer == call_.layer ? round_ : t_.rounds[layer];
     }
@@ -249,7 +254,7 @@ private:
         RESIDENCY_ROLLED
         for (std::uint32_t begin = 0; begin < call_.count; begin += team_.size) {
             const std::uint32_t i = begin + team_.rank;
-            const std::uint32_t expert = i < call_.count ? expert_of(call_, i, experts_) : none;
+            const std::uint32_t expert = i < call_.count ? expert_at(i) : none;
             bool is_listed = false;
             if (expert != none && scratch_.first[expert] == i) {
                 const Source& source = t_.sources[first_ + expert];
@@ -398,7 +403,7 @@ private:
     RESIDENCY_HOST_DEVICE void write_addresses() {
         RESIDENCY_ROLLED
         for (std::uint32_t i = team_.rank; i < call_.count; i += team_.size) {
-            const std::uint32_t expert = expert_of(call_, i, experts_);
+            const std::uint32_t expert = expert_at(i);
             const std::uint32_t at = expert == none ? none : scratch_.slot[expert];
             call_.slots[i] = at == none ? -1 : static_cast<std::int32_t>(at);
             call_.addresses[i] = expert == none ? nullptr
@@ -416,7 +421,7 @@ private:
             bool is_new = false;
             Now now = now_;
             if (i < hits_end) {
-                local = expert_of(call_, i, experts_);
+                local = expert_at(i);
                 if (local == none || scratch_.first[local] != i) { continue; }
                 now.order = i;
                 team_.add(t_.state->counters.hits, 1);
@@ -433,13 +438,15 @@ private:
                 team_.add(t_.state->counters.in_place, 1);
                 team_.add(t_.state->counters.in_place_bytes, t_.sources[first_ + local].bytes);
             }
-            tell_policy(scratch_.slot[local], first_ + local, is_new, now);
+            const bool is_own = i == team_.rank && i < hits_end;
+            tell_policy(scratch_.slot[local], first_ + local, is_own ? own_known_ : t_.of_expert[first_ + local],
+                        is_new, now);
         }
     }
-    RESIDENCY_HOST_DEVICE void tell_policy(std::uint32_t at, std::uint32_t expert, bool is_new, const Now& now) {
+    RESIDENCY_HOST_DEVICE void tell_policy(std::uint32_t at, std::uint32_t expert, typename P::OfExpert of_expert,
+                                           bool is_new, const Now& now) {
         typename P::OfSlot own{};
         if (at != none) { own = t_.of_slot[at]; }
-        auto of_expert = t_.of_expert[expert];
         if (is_new) { P::inserted(*t_.numbers, own, of_expert, round_, now); }
         if (!is_guess_) {
             P::used(*t_.numbers, own, of_expert, round_, now);
@@ -475,6 +482,8 @@ private:
     bool is_decided_ = false;  // the guess
     Now now_;
     std::uint32_t first_, experts_, round_, slots_;
+    std::uint32_t own_ = none;          // expert: of the first choice that is this thread's
+    typename P::OfExpert own_known_{};  // of it; not of a guess
     std::uint32_t misses_ = 0;
     std::uint32_t fills_ = 0;
     std::uint32_t fresh_ = 0;  // slot; all from it on are free

@@ -471,7 +471,7 @@ using AotiStorages = std::map<std::string, std::pair<std::uint32_t, std::optiona
             const auto* code = zip.find(code_name);
             if (code == nullptr) {
                 return unsupported(input.path(), range->offset,
-                                   "a weights blob without the generated code that describes it", {}, code_name);
+                                   "a weights blob without the generated code that describes it", {}, shown(code_name));
             }
             const auto code_range = zip.try_locate(input, *code);
             if (!code_range) { return code_range.error(); }

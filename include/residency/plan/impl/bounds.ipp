@@ -233,6 +233,14 @@ inline Neighbours neighbours(double x, std::int64_t most) {
     return f;
 }
 
+// The capacity of an arc that bounds nothing.
+inline constexpr std::int64_t any = INT64_MAX / 8;
+// What the link brings beside a step.
+inline std::int64_t bytes_beside(const Problem& problem, std::uint32_t step) {
+    const double bytes = std::ceil(problem.link.bytes_per_second * problem.compute(step));
+    return bytes < static_cast<double>(any) ? static_cast<std::int64_t>(bytes) : any;
+}
+
 }  // namespace detail
 
 RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_bytes, std::uint32_t most_steps) {
@@ -276,7 +284,7 @@ RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_
 
     NetworkSimplex flow{std::move(supplies)};
     std::vector<std::uint32_t> wrapping, stalling;
-    constexpr std::int64_t any = INT64_MAX / 8;
+    using detail::any;
     const auto arc = [&](std::uint32_t from, std::uint32_t to, std::int64_t capacity, std::int64_t cost, bool wraps) {
         const std::uint32_t a = flow.add_arc(from, to, capacity, cost);
         if (wraps) { wrapping.push_back(a); }
@@ -290,7 +298,7 @@ RESIDENCY_INLINE double flow_bound(const Problem& problem, std::uint64_t budget_
         arc(i, after, any, 0, after == 0);
         arc(n + i, n + after, any, 0, after == 0);
         stalling.push_back(arc(before, n + i, any, 1, i == 0));
-        const auto beside = static_cast<std::int64_t>(std::ceil(problem.link.bytes_per_second * problem.compute(i)));
+        const std::int64_t beside = detail::bytes_beside(problem, i);
         if (beside > 0) { arc(before, n + after, beside, 0, i == 0 || after == 0); }
     }
     // The cost is concave and piecewise linear in the price of memory; its slope is the memory used beyond the budget. Its corners are
@@ -387,7 +395,7 @@ RESIDENCY_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_
     supplies[start] = budget;
     supplies[end] = -budget;
     NetworkSimplex flow{std::move(supplies)};
-    constexpr std::int64_t any = INT64_MAX / 8;
+    using detail::any;
     std::vector<std::uint32_t> stalling;
     for (const Gap& gap : gaps) {
         flow.add_arc(gap.from, n + gap.to, static_cast<std::int64_t>(problem.storage_bytes[gap.storage]), 0);
@@ -398,7 +406,7 @@ RESIDENCY_INLINE double one_shot_flow_bound(const Problem& problem, std::uint64_
         stalling.push_back(flow.add_arc(before, n + i, any, 1));
         if (i + 1 == n) { continue; }
         flow.add_arc(n + i, n + i + 1, any, 0);
-        const auto beside = static_cast<std::int64_t>(std::ceil(problem.link.bytes_per_second * problem.compute(i)));
+        const std::int64_t beside = detail::bytes_beside(problem, i);
         if (beside > 0) { flow.add_arc(before, n + i + 1, beside, 0); }
     }
     flow.add_arc(n - 1, end, any, 0);
