@@ -232,7 +232,6 @@ __device__ void ask_for_tables(const Tables<P>& tables, std::uint32_t layer) {
     const std::uint32_t first = tables.first_expert[layer], experts = tables.first_expert[layer + 1] - first;
     const std::uint32_t slots = tables.state->fresh;
     ask_for(tables.slot_of + first, experts * sizeof(std::uint32_t), thread, all);
-    ask_for(tables.come + first, experts * sizeof(std::uint32_t), thread, all);
     ask_for(tables.sources + first, experts * sizeof(Source), thread, all);
     ask_for(tables.of_expert + first, experts * sizeof(typename P::OfExpert), thread, all);
     ask_for(tables.slot, slots * sizeof(Slot), thread, all);

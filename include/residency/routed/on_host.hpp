@@ -36,7 +36,6 @@ public:
         tables.first_expert = first_.data();
         tables.sources = sources.data();
         tables.slot_of = slot_of_.data();
-        tables.come = come_.data();
         tables.slot = slot_.data();
         tables.rounds = rounds_.data();
         tables.of_expert = of_expert_.data();
@@ -85,7 +84,6 @@ private:
 
     std::vector<std::uint32_t> first_, rounds_;
     std::vector<std::uint32_t> slot_of_ = std::vector<std::uint32_t>(sources.size(), none);
-    std::vector<std::uint32_t> come_ = std::vector<std::uint32_t>(sources.size());
     std::vector<Slot> slot_ = std::vector<Slot>(sources.size());
     std::vector<typename P::OfExpert> of_expert_ = std::vector<typename P::OfExpert>(sources.size());
     std::vector<typename P::OfSlot> of_slot_ = std::vector<typename P::OfSlot>(sources.size());

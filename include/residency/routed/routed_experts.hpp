@@ -637,7 +637,6 @@ std::uint64_t RoutedExperts<D, P>::State::lay_out(std::byte* at) {
     take(tables.sources, experts);
     take(tables.numbers, 1);
     take(tables.slot_of, experts);
-    take(tables.come, experts);
     take(tables.slot, experts);
     take(tables.rounds, tables.layers);
     take(tables.of_expert, experts);
@@ -827,13 +826,11 @@ auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> {
     Found found;
-    std::vector<std::uint32_t> come(experts);
-    if (Status read = exchange(std::span{come}, tables.come, true); !read) { return read.error(); }
     auto left = empty_slots(slots, [&](const std::vector<Slot>& there, const std::vector<std::uint32_t>& slot_of,
                                        const auto& empty) {
         for (std::uint32_t at = 0; at < slots; ++at) {  // what a guess has brought a part of is not read where it lies
             const std::uint32_t expert = there[at].expert;
-            if (expert != none && come[expert] != all_pieces(sources[expert])) { empty(at); }
+            if (expert != none && there[at].pieces != all_pieces(sources[expert])) { empty(at); }
         }
         if (std::ranges::find(slot_of, none) == slot_of.end()) { return; }
         for (std::uint32_t at = 0; at < slots; ++at) { found.ring.push_back(at); }

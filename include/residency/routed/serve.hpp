@@ -214,7 +214,7 @@ private:
             const Fill& fill = t_.guess_fills[k];
             const std::uint32_t all = scratch_.misses[k];
             const std::uint32_t come = next <= before ? 0 : next - before < all ? next - before : all;
-            t_.come[fill.expert] = fill.first_piece + come;
+            t_.slot[fill.slot].pieces = fill.first_piece + come;
             team_.add(t_.state->counters.guess_bytes, bytes_between(fill, fill.first_piece + come));
         }
         team_.sync();
@@ -259,14 +259,11 @@ private:
             if (expert != none && scratch_.first[expert] == i) {
                 const Source& source = t_.sources[first_ + expert];
                 const std::uint32_t at = t_.slot_of[first_ + expert];
-                const std::uint32_t there = t_.come[first_ + expert];
+                const std::uint32_t there = at == none ? 0 : t_.slot[at].pieces;
                 scratch_.slot[expert] = at;
                 const bool is_missed = at == none || there < pieces_of(source.bytes);
                 is_listed = is_missed || (!is_guess_ && there < all_pieces(source));
-                if (at != none) {
-                    t_.slot[at].call = now_.call;
-                    if (i == team_.rank) { own_guessed_ = t_.slot[at].guessed; }
-                }
+                if (at != none) { t_.slot[at].call = now_.call; }
                 if (is_missed) { scratch_.first[expert] = Scratch::is_missed + i; }
             }
             std::uint32_t total = 0;
@@ -377,17 +374,17 @@ private:
                 if (slot.expert != none) { t_.slot_of[slot.expert] = none; }
                 slot.expert = expert;
                 slot.layer = call_.layer;
-                t_.come[expert] = 0;
+                slot.pieces = 0;
                 slot.guessed = is_guess_ ? 1 : 0;
                 t_.slot_of[expert] = at;
             }
-            const Fill fill{source, expert, at, t_.come[expert], pieces};
+            const Fill fill{source, expert, at, slot.pieces, pieces};
             (is_guess_ ? t_.guess_fills : t_.fills)[k] = fill;
             if (is_guess_) {
                 team_.add(t_.state->counters.guesses, 1);
                 continue;
             }
-            t_.come[expert] = pieces;  // before anything reads it
+            slot.pieces = pieces;  // before anything reads it
             if (!is_missed(local)) { continue; }
             team_.add(t_.state->counters.misses, 1);
             team_.add(t_.state->counters.demand_bytes, bytes_between(fill, pieces));
@@ -428,8 +425,7 @@ private:
                 if (local == none || scratch_.first[local] != i) { continue; }
                 now.order = i;
                 team_.add(t_.state->counters.hits, 1);
-                const std::uint32_t guessed = i == team_.rank ? own_guessed_ : t_.slot[scratch_.slot[local]].guessed;
-                if (guessed != 0) { team_.add(t_.state->counters.guess_hits, 1); }
+                if (t_.slot[scratch_.slot[local]].guessed != 0) { team_.add(t_.state->counters.guess_hits, 1); }
             } else if (i < fills_end) {
                 local = scratch_.listed[i - hits_end] % Scratch::is_new;
                 if (!is_missed(local)) { continue; }  // it was a hit
@@ -487,7 +483,6 @@ private:
     Now now_;
     std::uint32_t first_, experts_, round_, slots_;
     std::uint32_t own_ = none;          // expert: of the first choice that is this thread's
-    std::uint32_t own_guessed_ = 0;     // of its slot
     typename P::OfExpert own_known_{};  // of it; not of a guess
     std::uint32_t misses_ = 0;
     std::uint32_t fills_ = 0;

@@ -41,8 +41,10 @@ struct Part {
 struct Slot {
     std::uint32_t expert = none;  ///< its number over all layers; none: free
     std::uint32_t layer = 0;      ///< of the expert
-    std::uint32_t guessed = 0;    ///< 1: it came by a guess, and was not read since
-    std::uint64_t call = 0;       ///< that served it last: it may not leave until the next one
+    std::uint32_t pieces =
+        0;  ///< that have come, from the front. Those of a packed expert are packed until it has all_pieces()
+    std::uint32_t guessed = 0;  ///< 1: it came by a guess, and was not read since
+    std::uint64_t call = 0;     ///< that served it last: it may not leave until the next one
 };
 
 /// An expert that is to be brought, from a piece on.
@@ -131,7 +133,6 @@ struct Tables {
     const std::uint32_t* first_expert = nullptr;        ///< by layer: the number of its first expert; layers + 1
     const Source* sources = nullptr;                    ///< by expert
     std::uint32_t* slot_of = nullptr;                   ///< by expert; none: it has no slot
-    std::uint32_t* come = nullptr;                      ///< by expert that has a slot: its pieces there, from the front
     Slot* slot = nullptr;                               ///< by slot
     std::uint32_t* rounds = nullptr;                    ///< by layer: how often it was served
     typename Policy::OfExpert* of_expert = nullptr;     ///< by expert
@@ -183,8 +184,7 @@ struct Call {
 [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t pieces_of(std::uint64_t bytes) {
     return static_cast<std::uint32_t>((bytes + piece_bytes - 1) / piece_bytes);
 }
-/// The pieces of an expert that kernels can read: of a packed one, the last is that it was unpacked, which only serve() does. Until then the
-/// others are packed.
+/// The pieces of an expert that kernels can read: of a packed one, the last is that it was unpacked, which only serve() does.
 [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t all_pieces(const Source& source) {
     return pieces_of(source.bytes) + (source.parts != 0 ? 1 : 0);
 }
