@@ -230,7 +230,7 @@ template <class P>
 __device__ void ask_for_tables(const Tables<P>& tables, std::uint32_t layer) {
     const unsigned thread = (blockIdx.x - 1) * threads + threadIdx.x, all = (gridDim.x - 1) * threads;
     const std::uint32_t first = tables.first_expert[layer], experts = tables.first_expert[layer + 1] - first;
-    const std::uint32_t slots = tables.state->fresh;
+    const std::uint32_t slots = tables.state->fresh;  // a few more, if block 0 is ahead: nothing depends on it
     ask_for(tables.slot_of + first, experts * sizeof(std::uint32_t), thread, all);
     ask_for(tables.sources + first, experts * sizeof(Source), thread, all);
     ask_for(tables.of_expert + first, experts * sizeof(typename P::OfExpert), thread, all);
@@ -394,8 +394,8 @@ __global__ void __launch_bounds__(threads)
 
 namespace residency { inline namespace RESIDENCY_ABI {
 
-/// Runs a cache of experts on a GPU. Kernels bring experts from pinned host memory: `blocks` blocks a call,
-/// `guess_blocks` a guess: so many pieces are under way when a call ends it. Packed experts are unpacked by `unpack_blocks` blocks, each of
+/// Runs a cache of experts on a GPU. Kernels bring experts from pinned host memory: `blocks` blocks a call, of which one decides and, unless
+/// it is the only one, brings nothing; `guess_blocks` a guess: so many pieces are under way when a call ends it. Packed experts are unpacked by `unpack_blocks` blocks, each of
 /// which fills a multiprocessor; 0: one for each multiprocessor.
 template <routed::Policy P = routed::ExpectedUse>
 class CudaServer final : public routed::Server<CudaDevice, P> {
