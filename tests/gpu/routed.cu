@@ -272,51 +272,10 @@ TEST_CASE_TEMPLATE("gpu: routed: kernels decide as the host's code does, and eve
 // Threads of the block that decides have several slots each, and calls take many of them at once.
 TEST_CASE_TEMPLATE("gpu: routed: kernels choose among thousands of slots as the host's code does", P, ExpectedUse,
                    Lfu) {
-    constexpr std::uint32_t wide = 1024, small = 8192;
-    CudaDevice gpu{0};
-    auto* const host = static_cast<std::byte*>(must(gpu.allocate_host(2 * wide * small)));
-    const auto held = HostBytes::borrow({host, 2 * wide * small}, HostMemory::pinned);
-    CatalogBuilder builder;
-    std::vector<std::vector<WeightId>> experts(2);
-    for (std::uint32_t i = 0; i < 2 * wide; ++i) {
-        experts[i / wide].push_back(
-            builder.add("e" + std::to_string(i), dtype::u8, {small}, HostSource{held, i * small}));
-    }
-    const Catalog catalog = builder.build();
-    const auto stream = must(gpu.create_stream());
-    auto* const choices = static_cast<std::int32_t*>(must(gpu.allocate_host(wide * sizeof(std::int32_t))));
-    const CudaServer<P> server;
-    for (const bool in_place : {false, true}) {
-        typename Cache<P>::Options options;
-        options.budget = Budget::parse("80%");
-        options.server = &server;
-        options.choices = 600;
-        options.read_in_place = in_place;
-        Cache<P> cache{gpu, catalog, experts, options};
-        REQUIRE(cache.slots() > 1024);
-        routed::OnHost<P> on_host{conformance::detail::equal_layers(2, wide), cache.slots(), small};
-        on_host.tables.reads_in_place = in_place;
-        std::mt19937 random{3};
-        for (std::uint32_t i = 0; i < 60; ++i) {
-            CAPTURE(i);
-            const std::uint32_t layer = i % 2,
-                                count = 1 + static_cast<std::uint32_t>(random() % (i % 5 == 0 ? 600 : 40));
-            const auto some = conformance::detail::choose_experts(random, wide, count);
-            std::copy(some.begin(), some.end(), choices);
-            const auto served = must(cache.try_serve(
-                layer, {static_cast<const std::int32_t*>(must(gpu.device_view(choices))), count}, stream));
-            std::vector<std::int32_t> slots(count);
-            must_cuda(cudaMemcpyAsync(slots.data(), served.slots, count * sizeof(std::int32_t), cudaMemcpyDeviceToHost,
-                                      stream));
-            must_cuda(cudaStreamSynchronize(stream));
-            on_host.serve(layer, some);
-            REQUIRE(std::equal(slots.begin(), slots.end(), on_host.slots().begin()));
-        }
-        CHECK(on_host.state.counters.misses > cache.slots());
-    }
-    must(gpu.destroy_stream(stream));
-    must(gpu.deallocate_host(choices));
-    must(gpu.deallocate_host(host));
+    CudaDevice device{0};
+    conformance::check_routed_policy_on(
+        device, CudaServer<P>{},
+        conformance::RoutedSuite<P>{.runs = 4, .tokens = 20, .layers = 2, .per_layer = 1024, .choices = 600});
 }
 
 TEST_CASE("gpu: routed: a token is one graph, with guesses beside it, which stays valid over changes of the budget") {

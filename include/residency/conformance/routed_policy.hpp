@@ -43,6 +43,7 @@ struct RoutedSuite {
     std::uint32_t layers = 5;    ///< of the model
     std::uint32_t per_layer =
         32;  ///< experts, 8 at least; a power of two beside evict::ExpectedUse, which then computes as kernels do
+    std::uint32_t choices = 4;    ///< of a call, at most
     typename P::Config config{};  ///< of the policy
 };
 
@@ -74,6 +75,8 @@ void require_whole(const RoutedSuite<P>& suite) {
                     "RoutedSuite: runs, tokens and layers are not 0");
     REQUIRE_MESSAGE((suite.per_layer >= 8 && suite.per_layer <= routed::most_experts),
                     "RoutedSuite: a layer has 8 experts to " << routed::most_experts);
+    REQUIRE_MESSAGE((suite.choices > 0 && suite.choices <= suite.per_layer),
+                    "RoutedSuite: a call has 1 choice to as many as a layer has experts");
     const auto numbers = P::numbers(suite.config);
     REQUIRE_MESSAGE(numbers, "RoutedSuite::config: " << (numbers ? std::string{} : numbers.error().message()));
 }
@@ -97,7 +100,8 @@ void for_each_call(const RoutedSuite<P>& suite, std::uint32_t seed, const Call& 
         CAPTURE(token);
         for (std::uint32_t layer = 0; layer < suite.layers; ++layer) {
             if (random() % 40 == 0) { continue; }
-            call(random, layer, choose_experts(random, suite.per_layer, 1 + static_cast<std::uint32_t>(random() % 4)));
+            call(random, layer,
+                 choose_experts(random, suite.per_layer, 1 + static_cast<std::uint32_t>(random() % suite.choices)));
         }
     }
 }
@@ -310,13 +314,13 @@ void check_routed_policy_as(const std::function<Host(const std::vector<std::uint
     });
 }
 
-/// Checks on a device that a whole RoutedExperts decides as the code of the kernels does on the host, that each expert is read right, and
-/// that the budget holds; without guesses. `server` runs P there: a CudaServer<P>, or a SimulatedServer<P>.
+/// Checks on a device that a whole RoutedExperts gives each choice the slot that the code of the kernels gives it on the host, that each
+/// expert is read right, and that the budget holds; choices are repeated, or padding, and every other run reads in place; without guesses. `server` runs P there: a CudaServer<P>, or a SimulatedServer<P>.
 template <VirtualMemoryDevice D, routed::Policy P>
 void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const RoutedSuite<P>& suite = {}) {
     detail::require_whole(suite);
     constexpr std::uint64_t bytes = 5 * routed::piece_bytes / 2;
-    constexpr std::uint32_t most = 4;
+    const std::uint32_t most = suite.choices;
     const auto layers = detail::equal_layers(suite.layers, suite.per_layer);
     const std::uint64_t all_bytes = layers.back() * bytes;
     const auto held = detail::random_bytes(device, all_bytes);
@@ -329,19 +333,24 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
     }
     const Catalog catalog = must(builder.try_build());
     std::vector<const std::byte*> addresses(most);
+    std::vector<std::int32_t> slots_read(most);
     std::vector<std::byte> read(bytes);
     detail::for_each_run(suite, [&](std::uint32_t seed, std::uint32_t slots) {
         typename RoutedExperts<D, P>::Options options;
         options.server = &server;
         options.choices = most;
         options.evictor = suite.config;
+        options.read_in_place = seed % 2 == 0;
         options.budget = Budget::bytes(0);
         const auto limits = must(RoutedExperts<D, P>::try_resolve_budget(device, catalog, experts, options));
         options.budget = Budget::bytes(limits.floor_bytes + slots * bytes);
         auto cache = must(RoutedExperts<D, P>::try_create(device, catalog, experts, std::move(options)));
         routed::OnHost<P> on_host{layers, cache.slots(), bytes, suite.config};
-        std::uint64_t wrong = 0;
-        detail::for_each_call(suite, seed, [&](std::mt19937&, std::uint32_t layer, const auto& chosen) {
+        on_host.tables.reads_in_place = seed % 2 == 0;
+        std::uint64_t wrong = 0, elsewhere = 0;
+        detail::for_each_call(suite, seed, [&](std::mt19937& random, std::uint32_t layer, auto chosen) {
+            if (random() % 4 == 0) { chosen.back() = chosen.front(); }
+            if (random() % 8 == 0) { chosen.back() = -1; }
             const auto count = static_cast<std::uint32_t>(chosen.size());
             router.copy(router.choices, chosen.data(), count * sizeof(std::int32_t));
             const auto served =
@@ -349,7 +358,10 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
             on_host.serve(layer, chosen);
             router.copy(static_cast<void*>(addresses.data()), static_cast<const void*>(served.addresses),
                         count * sizeof(std::byte*));
+            router.copy(slots_read.data(), served.slots, count * sizeof(std::int32_t));
+            elsewhere += std::equal(slots_read.begin(), slots_read.begin() + count, on_host.slots().begin()) ? 0U : 1U;
             for (std::uint32_t i = 0; i < count; ++i) {
+                if (chosen[i] < 0) { continue; }
                 const auto expert = layers[layer] + static_cast<std::uint32_t>(chosen[i]);
                 router.copy(read.data(), addresses[i], bytes);
                 wrong += std::memcmp(read.data(), held->data() + expert * bytes, bytes) != 0 ? 1U : 0U;
@@ -358,6 +370,7 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
         const auto statistics = must(cache.try_statistics());
         CHECK_MESSAGE(wrong == 0, "experts were read that are not their own bytes");
         CHECK(statistics.held_bytes <= cache.budget().bytes);
+        CHECK_MESSAGE(elsewhere == 0, "calls got other slots than on the host");
         INFO("decisions on the device are those of the same code on the host");
         CHECK(statistics.total.hits == on_host.state.counters.hits);
         CHECK(statistics.total.misses == on_host.state.counters.misses);

@@ -44,12 +44,11 @@ struct BlockTeam {
         const unsigned mask = __ballot_sync(0xffffffffU, flag ? 1 : 0);
         const unsigned warp = rank / 32, lane = rank % 32;
         if (lane == 0) { shared.totals[warp] = static_cast<std::uint32_t>(__popc(mask)); }
-        __syncthreads();
+        total = static_cast<std::uint32_t>(__syncthreads_count(flag ? 1 : 0));
+        if (total == 0) { return 0; }
         std::uint32_t before = static_cast<std::uint32_t>(__popc(mask & ((1U << lane) - 1)));
-        total = 0;
-        for (unsigned i = 0; i < warps; ++i) {
-            if (i == warp) { before += total; }
-            total += shared.totals[i];
+        if (flag) {
+            for (unsigned i = 0; i < warp; ++i) { before += shared.totals[i]; }
         }
         __syncthreads();
         return before;
@@ -130,7 +129,7 @@ __device__ inline void bring_piece(const std::byte* from, std::byte* to, std::ui
 #pragma unroll
     for (unsigned i = 0; i < at_once; ++i) {
         const unsigned at = threadIdx.x + i * threads;
-        if (at < bytes / 16) { __stcg(out + at, words[i]); }
+        if (at < bytes / 16) { __stcs(out + at, words[i]); }  // what the model reads often stays in the L2 cache
     }
     for (unsigned i = bytes / 16 * 16 + threadIdx.x; i < bytes; i += threads) {
         to[i] = *static_cast<const volatile std::byte*>(from + i);
@@ -211,7 +210,8 @@ inline constexpr std::uint64_t longest_wait_ns = 100'000;
 __device__ inline void await_decision(State& state, std::uint32_t layer) {
     const DeviceAtomic<std::uint32_t> served{state.layer}, gate{state.gate};
     const std::uint64_t begin = now_ns();
-    while (served.load(cuda::memory_order_relaxed) != layer || gate.load(cuda::memory_order_relaxed) != 0) {
+    while (served.load(cuda::memory_order_relaxed) != layer ||
+           (gate.load(cuda::memory_order_relaxed) & ~gate_guessed) != 0) {
         if (now_ns() - begin > longest_wait_ns) { return; }
         __nanosleep(50);
     }
@@ -227,9 +227,9 @@ __device__ inline void ask_for(const void* at, std::uint64_t bytes, unsigned thr
 }
 /// What block 0 is about to read, by the others: the model's kernels have pushed it out.
 template <class P>
-__device__ void ask_for_tables(const Tables<P>& tables, std::uint32_t layer) {
+__device__ void ask_for_tables(const Tables<P>& tables, const Call& call) {
     const unsigned thread = (blockIdx.x - 1) * threads + threadIdx.x, all = (gridDim.x - 1) * threads;
-    const std::uint32_t first = tables.first_expert[layer], experts = tables.first_expert[layer + 1] - first;
+    const std::uint32_t first = call.first, experts = call.experts;
     const std::uint32_t slots = tables.state->fresh;  // a few more, if block 0 is ahead: nothing depends on it
     ask_for(tables.slot_of + first, experts * sizeof(std::uint32_t), thread, all);
     ask_for(tables.sources + first, experts * sizeof(Source), thread, all);
@@ -239,45 +239,74 @@ __device__ void ask_for_tables(const Tables<P>& tables, std::uint32_t layer) {
     ask_for(tables.numbers, sizeof(typename P::Numbers), thread, all);
 }
 
+/// Whether no earlier lane of the warp has that expert.
+[[nodiscard]] __device__ inline bool is_first_with(std::uint32_t expert) {
+    return static_cast<int>(threadIdx.x % 32) == __ffs(static_cast<int>(__match_any_sync(0xffffffffU, expert))) - 1;
+}
+
+/// Decides, by all threads of block 0. Returns the number of fills.
+template <class P>
+__device__ std::uint32_t decide(const Tables<P>& tables, const Call& call) {
+    __shared__ Scratch scratch;
+    __shared__ BlockTeam::Shared shared;
+    __shared__ std::uint32_t gate_before;
+    const BlockTeam team{shared};
+    State& state = *tables.state;
+    const DeviceAtomic<std::uint32_t> gate{state.gate};
+    // The last thread closes the gate while others look up choices.
+    bool has_guess = false;
+    if (threadIdx.x == threads - 1) {
+        state.filling = gridDim.x;
+        gate_before = gate.fetch_or(gate_closed, cuda::memory_order_relaxed);  // 0: no guess has changed a thing
+        has_guess = gate_before != 0;
+    }
+    Decision<P, BlockTeam> decision{team, scratch, tables, call, false};
+    decision.look_up();
+    if (__syncthreads_and(call.count <= 32 && !has_guess && decision.has_hit() ? 1 : 0) != 0) {
+        tell(state.listed, 0);
+        decision.finish_hits(is_first_with(decision.own_expert()));
+    } else {
+        if (gate_before != 0) {  // it may have blocks
+            __syncthreads();
+            if (threadIdx.x == threads - 1) {
+                do {
+                    gate_before = gate.load(cuda::memory_order_acquire);
+                } while ((gate_before & ~gate_guessed) != gate_closed);
+            }
+            __syncthreads();
+        }
+        decision.list((gate_before & gate_guessed) != 0);
+        tell(state.listed, decision.fills());
+        decision.finish();
+    }
+    const std::uint32_t fills = decision.fills();
+    if (threadIdx.x == 0 && fills == 0) { state.filling = 0; }
+    __syncthreads();
+    if (threadIdx.x == threads - 1) { gate.fetch_and(~(gate_closed | gate_guessed), cuda::memory_order_release); }
+    return fills;
+}
+
 /// Block 0 decides, and the others bring what it lists: it would begin late, and end last. They wait for it: GPUs start block 0 no later than
 /// the others, and it waits for none of them.
 template <class P>
 __global__ void __launch_bounds__(threads, 1) serve_kernel(Tables<P> tables, Call call) {
-    __shared__ Scratch scratch;
-    __shared__ BlockTeam::Shared shared;
     __shared__ std::uint32_t count;
     State& state = *tables.state;
+    std::uint32_t fills = 0;
     if (blockIdx.x == 0) {
-        const DeviceAtomic<std::uint32_t> gate{state.gate};
-        const BlockTeam team{shared};
-        // The last thread closes the gate while others read choices.
-        const bool is_guessing =
-            threadIdx.x == threads - 1 && gate.fetch_or(gate_closed, cuda::memory_order_acquire) != 0;
-        Decision<P, BlockTeam> decision{team, scratch, tables, call, false};
-        if (threadIdx.x == 0) { state.filling = gridDim.x; }
-        decision.read_choices();
-        while (is_guessing && gate.load(cuda::memory_order_acquire) != gate_closed) { __nanosleep(20); }
-        __syncthreads();
-        decision.list();
-        tell(state.listed, decision.fills());
-        decision.finish();
-        if (threadIdx.x == 0) {
-            count = decision.fills();
-            if (count == 0) { state.filling = 0; }
-        }
-        __syncthreads();
-        if (threadIdx.x == threads - 1) { gate.fetch_and(~gate_closed, cuda::memory_order_release); }
+        fills = decide(tables, call);
     } else {
-        ask_for_tables(tables, call.layer);
+        ask_for_tables(tables, call);
         if (threadIdx.x == 0) { count = hear(state.listed); }
         __syncthreads();
+        fills = count;
     }
-    if (count == 0) { return; }
+    if (fills == 0) { return; }
     if (blockIdx.x != 0 || gridDim.x == 1) {
         const std::uint32_t step = gridDim.x == 1 ? 1 : gridDim.x - 1;
         std::uint32_t at = 0, before = 0;
         for (std::uint32_t item = blockIdx.x % step;
-             bring_item<false>(tables, tables.fills, count, item, at, before);) {
+             bring_item<false>(tables, tables.fills, fills, item, at, before);) {
             item += step;
         }
     }
@@ -299,24 +328,31 @@ __global__ void __launch_bounds__(threads) guess_kernel(Tables<P> tables, Call c
         if (threadIdx.x == 0) {  // alone, or not at all
             if (call.is_early) { await_decision(state, call.after); }
             std::uint32_t open = 0;
-            count =
-                gate.compare_exchange_strong(open, gate_decides, cuda::memory_order_acquire, cuda::memory_order_relaxed)
-                    ? 1
-                    : 0;
+            do {
+                count = gate.compare_exchange_strong(open, open | gate_decides, cuda::memory_order_acquire,
+                                                     cuda::memory_order_relaxed)
+                            ? 1
+                            : 0;
+            } while (count == 0 && (open & ~gate_guessed) == 0);
         }
         __syncthreads();
         const bool may = count != 0;
         std::uint32_t fills = 0;
+        bool is_decided = false;
         if (may) {
             const BlockTeam team{shared};
             Decision<P, BlockTeam> decision{team, scratch, tables, call, true};
             decision.make();
             fills = decision.fills();
+            is_decided = decision.is_decided();
         }
         __syncthreads();
         if (threadIdx.x == 0) {
             count = fills;
-            if (may) { gate.fetch_add(1 - gate_decides, cuda::memory_order_acq_rel); }
+            if (may) {
+                if (is_decided) { gate.fetch_or(gate_guessed, cuda::memory_order_relaxed); }
+                gate.fetch_add(1 - gate_decides, cuda::memory_order_acq_rel);
+            }
         }
         __syncthreads();
         tell_guess(state.guess_messages, fills != 0);

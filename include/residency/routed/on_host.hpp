@@ -33,7 +33,7 @@ public:
         }
         state.slots = slots;
         tables.layers = static_cast<std::uint32_t>(rounds_.size());
-        tables.first_expert = first_.data();
+        tables.layer_share = 1.0 / tables.layers;
         tables.sources = sources.data();
         tables.slot_of = slot_of_.data();
         tables.slot = slot_.data();
@@ -72,6 +72,8 @@ private:
     void decide(std::uint32_t layer, const std::vector<std::int32_t>& chosen, bool is_guess) {
         RESIDENCY_ASSERT(chosen.size() <= most_choices && layer < tables.layers, "give the choices of one layer");
         const Call call{layer,
+                        first_[layer],
+                        first_[layer + 1] - first_[layer],
                         static_cast<std::uint32_t>(chosen.size()),
                         ChoiceType::i32,
                         chosen.data(),

@@ -555,6 +555,7 @@ Status RoutedExperts<D, P>::State::read(Catalog of, const std::vector<std::vecto
     catalog = std::move(of);
     experts = static_cast<std::uint32_t>(sources.size());
     tables.layers = static_cast<std::uint32_t>(first_expert.size() - 1);
+    tables.layer_share = 1.0 / tables.layers;
     tables.reads_in_place = options.read_in_place;
     table_bytes = pool::round_up(lay_out(nullptr), codec::packed_alignment_bytes);
     memory_bytes = pool::round_up(taken_bytes(), device->allocation_granularity());
@@ -633,7 +634,6 @@ std::uint64_t RoutedExperts<D, P>::State::lay_out(std::byte* at) {
         if (at != nullptr) { pointer = reinterpret_cast<T*>(at + end); }
         end += count * sizeof(std::remove_const_t<T>);
     };
-    take(tables.first_expert, std::uint64_t{tables.layers} + 1);
     take(tables.sources, experts);
     take(tables.numbers, 1);
     take(tables.slot_of, experts);
@@ -682,8 +682,6 @@ Status RoutedExperts<D, P>::State::open() {
     Status written = with_pinned(table_bytes, [&](std::byte* begin) {
         std::memset(begin, 0, static_cast<std::size_t>(table_bytes));
         static_cast<void>(lay_out(begin));
-        std::memcpy(const_cast<std::uint32_t*>(tables.first_expert), first_expert.data(),
-                    first_expert.size() * sizeof(std::uint32_t));
         std::memcpy(const_cast<Source*>(tables.sources), sources.data(), sources.size() * sizeof(Source));
         if (has_packed()) { std::memcpy(const_cast<Part*>(tables.parts), parts.data(), parts.size() * sizeof(Part)); }
         std::memcpy(const_cast<typename P::Numbers*>(tables.numbers), &*numbers, sizeof *numbers);
@@ -745,9 +743,16 @@ Result<Call> RoutedExperts<D, P>::check(std::uint32_t layer, const Choices& choi
                          (choices.choices == nullptr ? " at a null address" : "") + ": give 1 to " +
                          std::to_string(state.options.choices) + " of them, as Options::choices says"};
     }
-    const std::uint64_t first = std::uint64_t{layer} * state.options.choices;
-    return Call{layer,           choices.count,           choices.type,
-                choices.choices, state.addresses + first, state.slots_of_choices + first};
+    const std::uint64_t at = std::uint64_t{layer} * state.options.choices;
+    const std::uint32_t first = state.first_expert[layer];
+    return Call{layer,
+                first,
+                state.first_expert[layer + 1] - first,
+                choices.count,
+                choices.type,
+                choices.choices,
+                state.addresses + at,
+                state.slots_of_choices + at};
 }
 
 template <VirtualMemoryDevice D, Policy P>

@@ -59,13 +59,6 @@ struct OneThread {
     RESIDENCY_HOST_DEVICE void publish(std::uint32_t& flag) const { flag = 1; }
 };
 
-/// The expert of the layer that a choice names; none: padding. What is out of range counts as the first one.
-[[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t expert_of(const Call& call, std::uint32_t i, std::uint32_t experts) {
-    const std::int64_t choice = choice_of(call, i);
-    if (choice < 0) { return none; }
-    return choice < static_cast<std::int64_t>(experts) ? static_cast<std::uint32_t>(choice) : 0;
-}
-
 /// Bytes that go from one place to another.
 struct Move {
     const std::byte* from = nullptr;
@@ -121,53 +114,59 @@ public:
     RESIDENCY_HOST_DEVICE Decision(const Team& team, Scratch& scratch, const Tables<P>& tables, const Call& call,
                                    bool is_guess)
         : team_{team}, scratch_{scratch}, t_{tables}, call_{call}, is_guess_{is_guess} {
-        first_ = t_.first_expert[call.layer];
-        experts_ = t_.first_expert[call.layer + 1] - first_;
         now_.call = is_guess ? t_.state->call : t_.state->call + 1;
         now_.layer = is_guess ? t_.state->layer : call.layer;
         now_.layers = t_.layers;
+        now_.share = t_.layer_share;
         round_ = t_.rounds[call.layer] + (is_guess ? 0 : 1);
         slots_ = t_.state->slots;
+        fresh_ = t_.state->fresh;
     }
 
-    /// The three parts of a decision, in this order.
+    /// The parts of a decision, in this order.
     RESIDENCY_HOST_DEVICE void make() {
-        read_choices();
-        list();
+        look_up();
+        list(t_.state->guess_made != 0);
         finish();
     }
-    /// Reads nothing that a guess writes.
-    RESIDENCY_HOST_DEVICE void read_choices() {
-        // Read before the team waits for one another.
-        if (team_.rank < call_.count) { own_ = expert_of(call_, team_.rank, experts_); }
-        if (own_ != none && !is_guess_) { own_known_ = t_.of_expert[first_ + own_]; }
-        RESIDENCY_ROLLED
-        for (std::uint32_t e = team_.rank; e < experts_; e += team_.size) { scratch_.first[e] = none; }
-        team_.sync();
-        RESIDENCY_ROLLED
-        for (std::uint32_t i = team_.rank; i < call_.count; i += team_.size) {
-            const std::uint32_t expert = expert_at(i);
-            if (expert == none) { continue; }
-            team_.lower(scratch_.first[expert], i);
-            const std::int64_t choice = choice_of(call_, i);
-            if (choice >= static_cast<std::int64_t>(experts_) && team_.set_first(t_.mistake->is_set)) {
-                t_.mistake->layer = call_.layer;
-                t_.mistake->choice = choice;
-                t_.mistake->place = i;
-                team_.publish(t_.mistake->is_whole);
+    /// Reads what the tables say of this thread's first choice. A guess that has not ended may change that.
+    RESIDENCY_HOST_DEVICE void look_up() {
+        if (team_.rank >= call_.count) { return; }
+        own_choice_ = choice_of(call_, team_.rank);
+        own_ = look_up(team_.rank, expert_of(own_choice_));
+    }
+    /// After look_up(): this thread's choices are a hit or padding, one at most, and there is nothing to bring for them.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE bool has_hit() const {
+        return !own_.is_listed && own_choice_ < static_cast<std::int64_t>(call_.experts) &&
+               team_.rank + team_.size >= call_.count;
+    }
+    /// The expert of this thread's first choice, in its layer; none: padding.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t own_expert() const { return own_.expert; }
+    /// Instead of list() and finish() of a call, where every thread has a hit and no guess came. `is_first`: no earlier thread has chosen that expert.
+    RESIDENCY_HOST_DEVICE void finish_hits(bool is_first) {
+        if (team_.rank < call_.count) {
+            write_address(team_.rank, own_.expert, own_.at);
+            if (own_.expert != none && is_first) {
+                t_.slot[own_.at].call = now_.call;
+                tell_policy(own_);
             }
         }
-        team_.sync();
+        if (team_.rank == team_.size - 1) { write_state(); }
     }
-    /// Lists what is to be brought: fills() of them.
-    RESIDENCY_HOST_DEVICE void list() {
-        fresh_ = t_.state->fresh;  // a guess that has not ended may change it
-        end_guess();
+    /// Lists what is to be brought: fills() of them. `guess_came`: one was decided since the last call, or since look_up() began.
+    RESIDENCY_HOST_DEVICE void list(bool guess_came) {
+        guess_came_ = guess_came;
+        if (guess_came) {
+            end_guess();
+            fresh_ = t_.state->fresh;
+            if (own_.expert != none) { own_ = look_up(team_.rank, own_.expert); }
+        }
         if (is_guess_ && is_pointless()) {
             team_.sync();  // everybody has read the state
             return;
         }
         is_decided_ = true;
+        read_choices();
         find_misses();
         if (misses_ == 0) { return; }
         choose_slots();
@@ -182,13 +181,57 @@ public:
         if (team_.rank == team_.size - 1) { write_state(); }  // it has the fewest choices
     }
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t fills() const { return fills_; }
+    /// Of a guess: it was neither too early nor too late, nor pointless.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_decided() const { return is_decided_; }
 
 private:
     static constexpr double free_key = 1e308;  // of a free slot: it is taken first
 
-    /// The expert of the i-th choice, which is one of this thread's.
+    /// The expert of the layer that a choice names; none: padding. What is out of range counts as the first one.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t expert_of(std::int64_t choice) const {
+        if (choice < 0) { return none; }
+        return choice < static_cast<std::int64_t>(call_.experts) ? static_cast<std::uint32_t>(choice) : 0;
+    }
+    /// What the tables say of a choice.
+    struct Chosen {
+        std::uint32_t expert = none;  // of the layer; none: padding
+        std::uint32_t at = none;      // its slot
+        std::uint32_t guessed = 0;    // as Slot says
+        bool is_missed = false;       // some of its bytes have not come
+        bool is_listed = false;       // it is missed, or a guess has brought it packed
+        // Of a hit of a call: what the policy remembers after this use.
+        typename P::OfExpert of_expert{};
+        typename P::OfSlot of_slot{};
+    };
+    [[nodiscard]] RESIDENCY_HOST_DEVICE Chosen look_up(std::uint32_t i, std::uint32_t expert) const {
+        Chosen chosen;
+        chosen.expert = expert;
+        if (expert == none) { return chosen; }
+        const Source& source = t_.sources[call_.first + expert];
+        chosen.at = t_.slot_of[call_.first + expert];
+        if (!is_guess_) { chosen.of_expert = t_.of_expert[call_.first + expert]; }
+        std::uint32_t there = 0;
+        if (chosen.at != none) {
+            const Slot& slot = t_.slot[chosen.at];
+            there = slot.pieces;
+            chosen.guessed = slot.guessed;
+            if (!is_guess_) {
+                chosen.of_slot = t_.of_slot[chosen.at];
+                Now now = now_;
+                now.order = i;
+                P::used(*t_.numbers, chosen.of_slot, chosen.of_expert, round_, now);
+            }
+        }
+        chosen.is_missed = chosen.at == none || there < pieces_of(source.bytes);
+        chosen.is_listed = chosen.is_missed || (!is_guess_ && there < all_pieces(source));
+        return chosen;
+    }
+    /// The i-th choice, which is one of this thread's.
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t expert_at(std::uint32_t i) const {
-        return i == team_.rank ? own_ : expert_of(call_, i, experts_);
+        return i == team_.rank ? own_.expert : expert_of(choice_of(call_, i));
+    }
+    [[nodiscard]] RESIDENCY_HOST_DEVICE Chosen chosen_at(std::uint32_t i) const {
+        return i == team_.rank ? own_ : look_up(i, expert_of(choice_of(call_, i)));
     }
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t round_of(std::uint32_t layer) const {
         return layer == call_.layer ? round_ : t_.rounds[layer];
@@ -197,6 +240,26 @@ private:
         return P::key(*t_.numbers, of_slot, layer, round_of(layer), now_);
     }
 
+    /// By expert, the first choice of it; and the first mistake.
+    RESIDENCY_HOST_DEVICE void read_choices() {
+        RESIDENCY_ROLLED
+        for (std::uint32_t e = team_.rank; e < call_.experts; e += team_.size) { scratch_.first[e] = none; }
+        team_.sync();
+        RESIDENCY_ROLLED
+        for (std::uint32_t i = team_.rank; i < call_.count; i += team_.size) {
+            const std::int64_t choice = i == team_.rank ? own_choice_ : choice_of(call_, i);
+            const std::uint32_t expert = expert_of(choice);
+            if (expert == none) { continue; }
+            team_.lower(scratch_.first[expert], i);
+            if (choice >= static_cast<std::int64_t>(call_.experts) && team_.set_first(t_.mistake->is_set)) {
+                t_.mistake->layer = call_.layer;
+                t_.mistake->choice = choice;
+                t_.mistake->place = i;
+                team_.publish(t_.mistake->is_whole);
+            }
+        }
+        team_.sync();
+    }
     /// The last guess brings no more: what of it has come is known.
     RESIDENCY_HOST_DEVICE void end_guess() {
         const std::uint32_t fills = t_.state->guess_fills, next = t_.state->guess_next;
@@ -233,11 +296,11 @@ private:
         RESIDENCY_ROLLED
         for (std::uint32_t k = 0; k < state.guess_fills; ++k) {
             const Fill& fill = t_.guess_fills[k];
-            const std::uint32_t local = fill.expert - first_, all = fill.pieces - fill.first_piece;
+            const std::uint32_t local = fill.expert - call_.first, all = fill.pieces - fill.first_piece;
             const std::uint32_t left = state.guess_next > listed ? state.guess_next - listed : 0;
             const std::uint32_t own = left < all ? left : all;
             const std::uint32_t value = own == all && own < whole_guess_gain ? whole_guess_gain : own;
-            const bool is_right = local < experts_ && scratch_.first[local] != none;
+            const bool is_right = local < call_.experts && scratch_.first[local] != none;
             gain += is_right ? std::int64_t{8} * value : -std::int64_t{fill.pieces};
             come += own;
             listed += all;
@@ -254,64 +317,59 @@ private:
         RESIDENCY_ROLLED
         for (std::uint32_t begin = 0; begin < call_.count; begin += team_.size) {
             const std::uint32_t i = begin + team_.rank;
-            const std::uint32_t expert = i < call_.count ? expert_at(i) : none;
             bool is_listed = false;
-            if (expert != none && scratch_.first[expert] == i) {
-                const Source& source = t_.sources[first_ + expert];
-                const std::uint32_t at = t_.slot_of[first_ + expert];
-                const std::uint32_t there = at == none ? 0 : t_.slot[at].pieces;
-                scratch_.slot[expert] = at;
-                const bool is_missed = at == none || there < pieces_of(source.bytes);
-                is_listed = is_missed || (!is_guess_ && there < all_pieces(source));
-                if (at != none) { t_.slot[at].call = now_.call; }
-                if (is_missed) { scratch_.first[expert] = Scratch::is_missed + i; }
+            if (i < call_.count) {
+                const Chosen chosen = chosen_at(i);
+                if (chosen.expert != none && scratch_.first[chosen.expert] == i) {
+                    is_listed = chosen.is_listed;
+                    scratch_.slot[chosen.expert] = chosen.at;
+                    if (chosen.at != none) { t_.slot[chosen.at].call = now_.call; }
+                    if (chosen.is_missed) { scratch_.first[chosen.expert] = Scratch::is_missed + i; }
+                }
             }
             std::uint32_t total = 0;
             const std::uint32_t before = team_.count_before(is_listed, total);
-            if (is_listed) { scratch_.misses[misses_ + before] = expert; }
+            if (is_listed) { scratch_.misses[misses_ + before] = expert_at(i); }
             misses_ += total;
         }
-        team_.sync();
+        if (misses_ != 0) { team_.sync(); }
     }
     /// The two of this thread's slots that are emptied first.
     struct Best {
         Candidate first, second;
     };
     RESIDENCY_HOST_DEVICE void look_at_own(Best& best) const {
-        constexpr std::uint32_t at_once = 4;  // loads that are under way together
         best = {};
+        Slot slot;
+        typename P::OfSlot of_slot{};
+        const auto load = [&](std::uint32_t at) {
+            if (at >= slots_) { return; }
+            slot = t_.slot[at];
+            of_slot = t_.of_slot[at];
+        };
+        load(team_.rank);
         RESIDENCY_ROLLED
-        for (std::uint32_t begin = team_.rank; begin < slots_; begin += at_once * team_.size) {
-            Slot slot[at_once];
-            typename P::OfSlot of_slot[at_once];
-            for (std::uint32_t k = 0; k < at_once; ++k) {
-                const std::uint32_t at = begin + k * team_.size;
-                if (at >= slots_) { continue; }
-                slot[k] = t_.slot[at];
-                of_slot[k] = t_.of_slot[at];
-            }
-            for (std::uint32_t k = 0; k < at_once; ++k) {
-                const std::uint32_t at = begin + k * team_.size;
-                if (at >= slots_ || slot[k].call == now_.call) { continue; }
-                const Candidate own = slot[k].expert == none
-                                          ? Candidate{Key{free_key, 0}, at, at}
-                                          : Candidate{key_of(of_slot[k], slot[k].layer), at, slot[k].expert};
-                if (own.is_before(best.first)) {
-                    best.second = best.first;
-                    best.first = own;
-                } else if (own.is_before(best.second)) {
-                    best.second = own;
-                }
+        for (std::uint32_t at = team_.rank; at < slots_; at += team_.size) {
+            const Slot own = slot;
+            const auto of_own = of_slot;
+            load(at + team_.size);  // is under way while the key is computed
+            if (own.call == now_.call) { continue; }
+            const Candidate one = own.expert == none ? Candidate{Key{free_key, 0}, at, at}
+                                                     : Candidate{key_of(of_own, own.layer), at, own.expert};
+            if (one.is_before(best.first)) {
+                best.second = best.first;
+                best.first = one;
+            } else if (one.is_before(best.second)) {
+                best.second = one;
             }
         }
     }
     /// Gives misses a slot, in their order. A guess lists no more than can come: for the rest others would leave for nothing.
     RESIDENCY_HOST_DEVICE void choose_slots() {
         const bool may_stay_out = is_guess_ || t_.reads_in_place;
-        now_.share = 1.0 / t_.layers;
         RESIDENCY_ROLLED
         for (std::uint32_t k = team_.rank; k < misses_ && may_stay_out; k += team_.size) {
-            scratch_.keys[k] = key_of_miss(first_ + scratch_.misses[k]);
+            scratch_.keys[k] = key_of_miss(call_.first + scratch_.misses[k]);
         }
         team_.sync();
         Best own;
@@ -350,7 +408,7 @@ private:
                 scratch_.given[fills_] = at;
             }
             ++fills_;
-            if (is_guess_) { listed += pieces_of(t_.sources[first_ + expert].bytes); }
+            if (is_guess_) { listed += pieces_of(t_.sources[call_.first + expert].bytes); }
         }
     }
     /// Of an expert that gets a slot: when it is needed again.
@@ -364,7 +422,7 @@ private:
     RESIDENCY_HOST_DEVICE void write_fills() {
         RESIDENCY_ROLLED
         for (std::uint32_t k = team_.rank; k < fills_; k += team_.size) {
-            const std::uint32_t local = scratch_.listed[k] % Scratch::is_new, expert = first_ + local;
+            const std::uint32_t local = scratch_.listed[k] % Scratch::is_new, expert = call_.first + local;
             const Source& source = t_.sources[expert];
             const std::uint32_t at = scratch_.given[k];
             const std::uint32_t pieces = is_guess_ ? pieces_of(source.bytes) : all_pieces(source);
@@ -404,12 +462,14 @@ private:
         RESIDENCY_ROLLED
         for (std::uint32_t i = team_.rank; i < call_.count; i += team_.size) {
             const std::uint32_t expert = expert_at(i);
-            const std::uint32_t at = expert == none ? none : scratch_.slot[expert];
-            call_.slots[i] = at == none ? -1 : static_cast<std::int32_t>(at);
-            call_.addresses[i] = expert == none ? nullptr
-                                 : at == none   ? t_.sources[first_ + expert].host
-                                                : t_.pool + at * t_.slot_bytes;
+            write_address(i, expert, expert == none ? none : scratch_.slot[expert]);
         }
+    }
+    RESIDENCY_HOST_DEVICE void write_address(std::uint32_t i, std::uint32_t expert, std::uint32_t at) {
+        call_.slots[i] = at == none ? -1 : static_cast<std::int32_t>(at);
+        call_.addresses[i] = expert == none ? nullptr
+                             : at == none   ? t_.sources[call_.first + expert].host
+                                            : t_.pool + at * t_.slot_bytes;
     }
     /// Hits, then what is brought, then what is read in host memory.
     RESIDENCY_HOST_DEVICE void tell_policy() {
@@ -421,12 +481,12 @@ private:
             bool is_new = false;
             Now now = now_;
             if (i < hits_end) {
-                local = expert_at(i);
-                if (local == none || scratch_.first[local] != i) { continue; }
-                now.order = i;
-                team_.add(t_.state->counters.hits, 1);
-                if (t_.slot[scratch_.slot[local]].guessed != 0) { team_.add(t_.state->counters.guess_hits, 1); }
-            } else if (i < fills_end) {
+                const Chosen hit = chosen_at(i);
+                if (hit.expert == none || scratch_.first[hit.expert] != i) { continue; }
+                tell_policy(hit);
+                continue;
+            }
+            if (i < fills_end) {
                 local = scratch_.listed[i - hits_end] % Scratch::is_new;
                 if (!is_missed(local)) { continue; }  // it was a hit
                 is_new = scratch_.listed[i - hits_end] >= Scratch::is_new;
@@ -436,12 +496,17 @@ private:
                 if (scratch_.slot[local] != none) { continue; }
                 team_.add(t_.state->counters.misses, 1);
                 team_.add(t_.state->counters.in_place, 1);
-                team_.add(t_.state->counters.in_place_bytes, t_.sources[first_ + local].bytes);
+                team_.add(t_.state->counters.in_place_bytes, t_.sources[call_.first + local].bytes);
             }
-            const bool is_own = i == team_.rank && i < hits_end;
-            tell_policy(scratch_.slot[local], first_ + local, is_own ? own_known_ : t_.of_expert[first_ + local],
-                        is_new, now);
+            tell_policy(scratch_.slot[local], call_.first + local, t_.of_expert[call_.first + local], is_new, now);
         }
+    }
+    RESIDENCY_HOST_DEVICE void tell_policy(const Chosen& hit) {
+        t_.of_expert[call_.first + hit.expert] = hit.of_expert;
+        t_.of_slot[hit.at] = hit.of_slot;
+        t_.slot[hit.at].guessed = 0;
+        team_.add(t_.state->counters.hits, 1);
+        if (hit.guessed != 0) { team_.add(t_.state->counters.guess_hits, 1); }
     }
     RESIDENCY_HOST_DEVICE void tell_policy(std::uint32_t at, std::uint32_t expert, typename P::OfExpert of_expert,
                                            bool is_new, const Now& now) {
@@ -465,13 +530,15 @@ private:
             state.guess_made = is_decided_ ? 1 : 0;
             return;
         }
-        if (state.guess_made != 0) { learn_from_guess(); }
-        state.guess_made = state.guess_fills = 0;
+        if (guess_came_) {
+            if (state.guess_made != 0) { learn_from_guess(); }
+            state.guess_made = state.guess_fills = 0;
+        }
         state.call = now_.call;
         state.layer = call_.layer;
         state.fills = fills_;
         t_.rounds[call_.layer] = round_;
-        ++state.counters.calls;
+        team_.add(state.counters.calls, 1);
     }
 
     const Team& team_;
@@ -480,10 +547,11 @@ private:
     const Call& call_;
     bool is_guess_;
     bool is_decided_ = false;  // the guess
+    bool guess_came_ = false;  // as list() says
     Now now_;
-    std::uint32_t first_, experts_, round_, slots_;
-    std::uint32_t own_ = none;          // expert: of the first choice that is this thread's
-    typename P::OfExpert own_known_{};  // of it; not of a guess
+    std::uint32_t round_, slots_;
+    std::int64_t own_choice_ = -1;  // this thread's first one
+    Chosen own_;                    // of it
     std::uint32_t misses_ = 0;
     std::uint32_t fills_ = 0;
     std::uint32_t fresh_ = 0;  // slot; all from it on are free

@@ -123,14 +123,16 @@ struct State {
 inline constexpr std::uint32_t gate_closed = 1U << 31U;
 /// In State::gate: a guess decides.
 inline constexpr std::uint32_t gate_decides = 1U << 30U;
+/// In State::gate: a guess was decided since the last call.
+inline constexpr std::uint32_t gate_guessed = 1U << 29U;
 
 /// The cache as kernels see it: every pointer is the device's. Passed by value.
 template <class Policy>
 struct Tables {
     std::uint32_t layers = 0;                           ///< of the model
+    double layer_share = 0;                             ///< of one layer in a round: 1 / layers
     std::uint64_t slot_bytes = 0;                       ///< of each slot
     std::byte* pool = nullptr;                          ///< the first slot
-    const std::uint32_t* first_expert = nullptr;        ///< by layer: the number of its first expert; layers + 1
     const Source* sources = nullptr;                    ///< by expert
     std::uint32_t* slot_of = nullptr;                   ///< by expert; none: it has no slot
     Slot* slot = nullptr;                               ///< by slot
@@ -165,6 +167,8 @@ enum class ChoiceType : std::uint32_t { i32, i64 };
 /// What one call works on. Negative choices are padding.
 struct Call {
     std::uint32_t layer = 0;                ///< whose experts are chosen
+    std::uint32_t first = 0;                ///< its first expert, by its number over all layers
+    std::uint32_t experts = 0;              ///< that it has
     std::uint32_t count = 0;                ///< choices
     ChoiceType type = ChoiceType::i32;      ///< of a choice
     const void* choices = nullptr;          ///< in device memory

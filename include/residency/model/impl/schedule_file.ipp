@@ -141,7 +141,9 @@ RESIDENCY_INLINE Result<Schedule> try_load_schedule(std::span<const std::byte> b
         if (compute_ns[i] >= 0) { compute = std::chrono::nanoseconds{compute_ns[i]}; }
         builder.step(weights_of(i), compute, name);
     }
-    return builder.try_build(static_cast<Cycle>(cycle));
+    auto built = builder.try_build(static_cast<Cycle>(cycle));
+    if (!built) { return Error{ErrorKind::malformed, reader->source() + ": " + built.error().message()}; }
+    return built;
 }
 
 RESIDENCY_INLINE Status try_save_file(const Schedule& schedule, const std::string& path) {
