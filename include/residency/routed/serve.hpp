@@ -284,8 +284,9 @@ private:
     }
     /// A guess that comes too early or too late; or guesses gained too little of late: then one of many is tried all the same.
     [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_pointless() const {
-        return now_.layer == none || now_.layer != call_.after ||
-               (t_.state->guess_gain.value() < least_guess_gain && now_.call % guess_retry != 0);
+        if (now_.layer == none || now_.layer != call_.after) { return true; }
+        const std::int32_t gain = t_.state->guess_gain.value();
+        return gain < least_guess_gain && now_.call % (gain < 0 ? harmful_guess_retry : guess_retry) != 0;
     }
     /// What came of the last guess. By one thread, before the next one is listed. A wrong one costs an eighth of an expert: the one that left may
     /// have been needed.

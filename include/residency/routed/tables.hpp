@@ -82,8 +82,8 @@ struct Mistake {
 inline constexpr std::int32_t least_guess_gain = 4;
 /// An expert that has come whole gains no fewer pieces: a call that has nothing to bring saves what the first byte takes, too.
 inline constexpr std::uint32_t whole_guess_gain = 8;
-/// Where guesses rest, the one after each so many calls is tried.
-inline constexpr std::uint32_t guess_retry = 17;
+/// Where guesses rest, the one after each so many calls is tried; and fewer, where guesses did harm.
+inline constexpr std::uint32_t guess_retry = 17, harmful_guess_retry = 97;
 
 /// A mean over about 32 guesses, in 256ths of a piece. It begins with 64 pieces.
 struct GuessMean {
