@@ -47,6 +47,29 @@ TEST_CASE("a plan for a smaller budget keeps what stays at its place") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("budgets that come again are planned once") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 24, page);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = open<Planned>(device, model, 20);
+        const auto round = [&] {
+            for (const std::uint64_t budget : {10U, 16U, 6U, 20U}) {
+                must(weights.try_set_budget(pages(budget)));
+                run_pass(weights, model, stream);
+            }
+        };
+        round();  // lays the image out
+        round();
+        const std::uint64_t plans = weights.statistics().total.plans_made;
+        CHECK(plans >= 4);
+        for (int i = 0; i < 3; ++i) { round(); }
+        CHECK(weights.statistics().total.plans_made == plans);
+        CHECK(*model.wrong == 0);
+    }
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("a plan: leases over a change stay where they are and count, and what they keep comes later") {
     change_under_leases<Planned>();
 }

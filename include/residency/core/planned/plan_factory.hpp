@@ -156,8 +156,6 @@ public:
     RESIDENCY_INLINE void add(Entry entry);
     /// Forgets the plans for a key.
     RESIDENCY_INLINE void forget(const Key& key);
-    /// Forgets the plans for other budgets.
-    RESIDENCY_INLINE void keep_budget(std::uint64_t budget_bytes);
 
 private:
     std::vector<Entry> entries_;  // the one that was wanted last at the end

@@ -291,12 +291,9 @@ Status PlannedDecider<D>::set_order(const UseOrder* order, std::span<const std::
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::set_cap(std::uint64_t cap_bytes, StepIndex) {
-    if (auto adopted = find_and_adopt(cap_bytes); !adopted) {
-        static_cast<void>(repair().has_value());
-        return adopted;
-    }
-    known_plans_.keep_budget(cap_bytes);
-    return {};
+    auto adopted = find_and_adopt(cap_bytes);
+    if (!adopted) { static_cast<void>(repair().has_value()); }
+    return adopted;
 }
 
 template <VirtualMemoryDevice D>
@@ -399,9 +396,7 @@ Status PlannedDecider<D>::resume(std::uint64_t cap_bytes, StepIndex) {
         // What was brought ahead lies where the plan before has it.
         if (auto drained = context_.copy_scheduler->drain(); !drained) { return drained; }
         if (auto given = suspend(); !given) { return given; }
-        if (auto adopted = find_and_adopt(cap_bytes); !adopted) { return adopted; }
-        known_plans_.keep_budget(cap_bytes);
-        return {};
+        return find_and_adopt(cap_bytes);
     }
     if (auto woken = store_.wake(); !woken) { return woken; }
     hold_calls();

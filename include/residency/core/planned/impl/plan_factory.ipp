@@ -225,9 +225,4 @@ RESIDENCY_INLINE void PlanCache::forget(const Key& key) {
     std::erase_if(entries_, [&](const Entry& entry) { return entry.key == key; });
 }
 
-RESIDENCY_INLINE void PlanCache::keep_budget(std::uint64_t budget_bytes) {
-    const auto is_other = [&](const Entry& entry) { return entry.key.budget_bytes != budget_bytes; };
-    entries_.erase(std::remove_if(entries_.begin(), entries_.end(), is_other), entries_.end());
-}
-
 }}}  // namespace residency::RESIDENCY_ABI::core
