@@ -356,6 +356,22 @@ TEST_CASE("routed: guesses that were wrong rest, but for one after each 17 calls
     CHECK(f.wrong == 0);
 }
 
+TEST_CASE("routed: guesses that bring many pieces for nothing are tried after each 97 calls") {
+    routed::OnHost<Lru> cache{{0, 64, 128}, 32, 40 * routed::piece_bytes};
+    const auto guesses_in = [&](int tokens) {
+        const std::uint64_t before = cache.state.counters.guesses;
+        for (int token = 0; token < tokens; ++token) {
+            cache.serve(0, {0});
+            cache.guess(1, {(token + 32) % 64});
+            cache.serve(1, {token % 64});
+        }
+        return cache.state.counters.guesses - before;
+    };
+    static_cast<void>(guesses_in(2000));  // until they rest
+    CHECK(cache.state.guess_gain.value() < 0);
+    CHECK(guesses_in(97 * 10) == 10);
+}
+
 TEST_CASE("routed: a guess lists what can come before the next call; where that is little, guesses rest") {
     constexpr std::uint64_t expert_bytes = 10 * routed::piece_bytes;
     const auto guesses_each = [&](std::uint32_t pieces_before_the_call) {

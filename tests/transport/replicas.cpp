@@ -105,10 +105,19 @@ TEST_CASE("replicas: the plan of one member is that of all, whatever each has me
         const std::uint64_t before = plans_made();
         for (int turn = 0; turn < 4; ++turn) { CHECK(host.run_in_step<Weights>({{0, &one}, {1, &two}}) == 0); }
         CHECK(plans_made() == before);
+        // One joins after the other one had another budget meanwhile.
+        { auto gone = std::move(two); }
+        for (const std::uint64_t part : {4U, 2U}) {
+            must(one.try_set_budget(Budget::bytes(host.model->raw_bytes() / part)));
+            CHECK(host.run(0, one) == 0);
+        }
+        auto late = make(1);
+        for (int turn = 0; turn < 12; ++turn) { CHECK(host.run_in_step<Weights>({{0, &one}, {1, &late}}) == 0); }
+        CHECK((one.plan() == late.plan()) == has_group);
         // The one that leaves took its plans with it: the other one goes on, and makes its own.
         { auto gone = std::move(one); }
-        must(two.try_set_budget(Budget::bytes(host.model->raw_bytes() / 3)));
-        CHECK(host.run(1, two) == 0);
+        must(late.try_set_budget(Budget::bytes(host.model->raw_bytes() / 3)));
+        CHECK(host.run(1, late) == 0);
         host.expect_no_reports();
     }
 }

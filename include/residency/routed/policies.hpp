@@ -136,7 +136,8 @@ struct ExpectedUse {
 ///  3. `P::used(numbers, of_slot, of_expert, round, now)`       an expert was chosen, also one that got its slot just now
 ///  4. `P::key(numbers, of_slot, layer, round, now)`     the expert with the largest key leaves
 ///
-/// 2 to 4 are also tried on copies, which nobody keeps: of an expert that might get a slot, or is read in host memory. OfSlot and OfExpert
+/// 2 to 4 are also tried on copies, which nobody keeps: of an expert that might get a slot, or is read in host memory; and of what other threads
+/// write meanwhile: they end for any numbers. OfSlot and OfExpert
 /// begin as default-constructed; each is written by one thread at a time, and threads make the calls 2 and 3 of one serve() in any order.
 /// conformance::check_routed_policy checks:
 ///

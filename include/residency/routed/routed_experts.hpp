@@ -172,7 +172,8 @@ public:
     [[nodiscard]] Result<Served> try_serve(std::uint32_t layer, const Choices& choices, Stream stream,
                                            const std::optional<Guess>& next = std::nullopt);
     /// Says which experts of a layer are likely to be chosen next. They are brought beside what follows on the stream, and no longer than
-    /// until the next call of try_serve(). The choices stay as they are until that call has run: give each layer memory of its own. Does not block. After the last one of a capture comes try_join(). Errors: as try_serve().
+    /// until the next call of try_serve(). The choices stay as they are until that call has run: give each layer memory of its own. Does not block. After the last one of a capture comes try_join(). Errors: as try_serve(); a wrong choice
+    /// is told once a guess with one is tried, which is seldom while guesses rest.
     [[nodiscard]] Status try_guess(std::uint32_t layer, const Choices& choices, Stream stream);
     /// What follows on the stream comes after what guesses bring. A capture in which there are guesses needs it at its end. A guess of the next
     /// token's first layer before it is waited for as a whole.

@@ -56,6 +56,8 @@ public:
     virtual void hold(std::span<const std::span<const transport::Fetch>>) {}
     /// Holds nothing until the next hold(). On failure some of it may be held, and it may be called again. Blocks. Precondition: as hold().
     [[nodiscard]] virtual Status release_held() { return {}; }
+    /// Whether it has common_plan(), tell_plan() and has_newer_plan().
+    [[nodiscard]] virtual bool shares_plans() const noexcept { return false; }
     /// A plan of others, with which this transport shares what it brings where plans are the same: for the steps of a problem and a budget, newer
     /// than the one that it gave or was told last. None: there is none.
     [[nodiscard]] virtual std::optional<plan::Plan> common_plan(const plan::Problem&, std::uint64_t, bool) {
@@ -164,6 +166,9 @@ public:
         } else {
             return {};
         }
+    }
+    [[nodiscard]] bool shares_plans() const noexcept override {
+        return requires { transport_.has_newer_plan(); };
     }
     [[nodiscard]] std::optional<plan::Plan> common_plan([[maybe_unused]] const plan::Problem& problem,
                                                         [[maybe_unused]] std::uint64_t budget_bytes,

@@ -333,6 +333,10 @@ Result<plan::Plan> PlannedDecider<D>::make_plan(std::uint64_t cap_bytes, const C
 
 template <VirtualMemoryDevice D>
 Status PlannedDecider<D>::find_and_adopt(std::uint64_t cap_bytes) {
+    // Plans for other budgets may count on what others have: room in a neighbour's memory, or a plan of the group.
+    if (cap_bytes != cap_bytes_ && (plans_for_held() || context_.copy_scheduler->transport().shares_plans())) {
+        known_plans_ = {};
+    }
     for (bool is_again = false;; is_again = true) {
         const plan::Link before = problem().link;
         auto next = find_or_make(cap_bytes);
