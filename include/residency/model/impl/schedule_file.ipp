@@ -142,7 +142,11 @@ RESIDENCY_INLINE Result<Schedule> try_load_schedule(std::span<const std::byte> b
         builder.step(weights_of(i), compute, name);
     }
     auto built = builder.try_build(static_cast<Cycle>(cycle));
-    if (!built) { return Error{ErrorKind::malformed, reader->source() + ": " + built.error().message()}; }
+    if (!built) {
+        return Error{
+            ErrorKind::malformed, reader->source() + ": " + built.error().message(),
+            FileLocation{reader->source(), head.offset(), "steps that make no schedule", "those that were saved"}};
+    }
     return built;
 }
 
