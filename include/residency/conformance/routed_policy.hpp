@@ -315,9 +315,10 @@ void check_routed_policy_as(const std::function<Host(const std::vector<std::uint
 }
 
 /// Checks on a device that a whole RoutedExperts gives each choice the slot that the code of the kernels gives it on the host, that each
-/// expert is read right, and that the budget holds; choices are repeated, or padding, and every other run reads in place; without guesses. `server` runs P there: a CudaServer<P>, or a SimulatedServer<P>.
+/// expert is read right, and that the budget holds; choices are repeated, or padding, and every other run reads in place; without guesses.
+/// `server` runs P there: a CudaServer<P>, or a SimulatedServer<P>. Returns the slots of the largest run in which experts left.
 template <VirtualMemoryDevice D, routed::Policy P>
-void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const RoutedSuite<P>& suite = {}) {
+std::uint32_t check_routed_policy_on(D& device, const routed::Server<D, P>& server, const RoutedSuite<P>& suite = {}) {
     detail::require_whole(suite);
     constexpr std::uint64_t bytes = 5 * routed::piece_bytes / 2;
     const std::uint32_t most = suite.choices;
@@ -335,18 +336,20 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
     std::vector<const std::byte*> addresses(most);
     std::vector<std::int32_t> slots_read(most);
     std::vector<std::byte> read(bytes);
+    std::uint32_t most_slots = 0;
     detail::for_each_run(suite, [&](std::uint32_t seed, std::uint32_t slots) {
+        const bool in_place = seed % 2 == 0;
         typename RoutedExperts<D, P>::Options options;
         options.server = &server;
         options.choices = most;
         options.evictor = suite.config;
-        options.read_in_place = seed % 2 == 0;
+        options.read_in_place = in_place;
         options.budget = Budget::bytes(0);
         const auto limits = must(RoutedExperts<D, P>::try_resolve_budget(device, catalog, experts, options));
         options.budget = Budget::bytes(limits.floor_bytes + slots * bytes);
         auto cache = must(RoutedExperts<D, P>::try_create(device, catalog, experts, std::move(options)));
         routed::OnHost<P> on_host{layers, cache.slots(), bytes, suite.config};
-        on_host.tables.reads_in_place = seed % 2 == 0;
+        on_host.tables.reads_in_place = in_place;
         std::uint64_t wrong = 0, elsewhere = 0;
         detail::for_each_call(suite, seed, [&](std::mt19937& random, std::uint32_t layer, auto chosen) {
             if (random() % 4 == 0) { chosen.back() = chosen.front(); }
@@ -375,8 +378,11 @@ void check_routed_policy_on(D& device, const routed::Server<D, P>& server, const
         CHECK(statistics.total.hits == on_host.state.counters.hits);
         CHECK(statistics.total.misses == on_host.state.counters.misses);
         CHECK(statistics.total.demand_bytes == on_host.state.counters.demand_bytes);
+        if (statistics.total.misses > cache.slots()) { most_slots = (std::max)(most_slots, cache.slots()); }
         return true;
     });
+    CHECK_MESSAGE(most_slots > 0, "no run had more misses than slots: give RoutedSuite more tokens");
+    return most_slots;
 }
 
 }  // namespace residency::conformance
