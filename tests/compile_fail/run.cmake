@@ -29,6 +29,7 @@ file(STRINGS "${CASE}" limit REGEX "^// lines: ")
 if(limit)
     string(REGEX REPLACE "^// lines: " "" limit "${limit}")
     string(REGEX REPLACE "[0-9]+ errors? generated\\.\n" "" output "${output}")  # clang's last line
+    string(REGEX REPLACE "In file included from [^\n]*/compile_fail/headers\\.hpp:[^\n]*\n" "" output "${output}")  # precompiled
     string(REGEX MATCHALL "\n" lines "${output}")
     list(LENGTH lines count)
     if(count GREATER limit)

@@ -393,7 +393,8 @@ private:
 
 TEST_CASE("random programs with failures lose nothing, leave nothing, and work again") {
     Tally tally;
-    for (std::uint64_t seed = 1; seed <= 210; ++seed) {
+    const std::uint64_t seeds = support::random_cases(210);
+    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
         CAPTURE(seed);
         Device device{device_config()};
         bool may_hold = false;
@@ -409,11 +410,11 @@ TEST_CASE("random programs with failures lose nothing, leave nothing, and work a
     MESSAGE(tally.operations << " operations, " << tally.failures << " failed, " << tally.refused << " refused, "
                              << tally.launches << " launches, " << tally.budgets << " budgets, " << tally.made
                              << " made");
-    CHECK(tally.failures > 150);
-    CHECK(tally.launches > 30);
-    CHECK(tally.budgets > 130);
-    CHECK(tally.layouts > 60);
-    CHECK(tally.made > 200);
+    CHECK(tally.failures > seeds * 5 / 7);
+    CHECK(tally.launches > seeds / 7);
+    CHECK(tally.budgets > seeds * 3 / 5);
+    CHECK(tally.layouts > seeds * 2 / 7);
+    CHECK(tally.made >= seeds);
 }
 
 TEST_CASE(

@@ -222,6 +222,33 @@ TEST_CASE("budgets up and down, and suspension, lose nothing") {
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE("budgets that come again are planned once, and so is what stays unpacked") {
+    Device device{device_config()};
+    const Layers layers = Layers::with_wide_one(device);
+    const residency::SimulatedUnpacker unpacker;
+    const Stream stream = must(device.create_stream("compute"));
+    auto chosen = options(unpacker, layers.share(90), layers.schedule());
+    chosen.learn = false;
+    auto weights = must(Weights::try_create(device, layers.model.packed.catalog, std::move(chosen)));
+    std::uint64_t wrong = 0;
+    const auto round = [&] {
+        for (const std::uint64_t percent : {45U, 75U, 110U, 60U}) {
+            must(weights.try_set_budget(Budget::bytes(layers.share(percent))));
+            run_pass(device, layers.model, weights, stream, wrong);
+        }
+    };
+    round();
+    round();
+    const std::uint64_t plans = weights.statistics().total.plans_made;
+    CHECK(plans >= 8);  // of each budget one that chooses what stays, and one of what travels
+    for (int i = 0; i < 3; ++i) { round(); }
+    CHECK(weights.statistics().total.plans_made == plans);
+    must(weights.try_drain());
+    CHECK(wrong == 0);
+    expect_no_reports(device);
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("leases on two streams, leases that overlap, and tickets") {
     Device device{device_config()};
     const Layers layers = Layers::with_wide_one(device);

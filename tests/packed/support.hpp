@@ -69,7 +69,19 @@ private:
     std::uint64_t bytes_;
 };
 
-/// The first 64 KiB are what `draw` makes of them, the rest pieces of these, for drawing takes long.
+/// A value of a normal distribution, as trained weights have them: any of 65,536 that are drawn once, for drawing takes long.
+inline float normal(std::mt19937_64& random) {
+    static const std::vector<float> drawn = [] {
+        std::mt19937_64 own{1};
+        std::normal_distribution<float> distribution{0.0F, 0.02F};
+        std::vector<float> values(65536);
+        for (float& value : values) { value = distribution(own); }
+        return values;
+    }();
+    return drawn.data()[random() % 65536];
+}
+
+/// The first 64 KiB are what `draw` makes of them, the rest pieces of these.
 template <class Draw>
 void fill(std::mt19937_64& random, std::span<std::byte> bytes, const Draw& draw) {
     constexpr std::size_t drawn = 65536, unit = 8;
@@ -82,9 +94,8 @@ void fill(std::mt19937_64& random, std::span<std::byte> bytes, const Draw& draw)
     }
 }
 
-/// The bytes of bf16 values of a normal distribution, as trained weights have them.
+/// The bytes of bf16 values of a normal distribution.
 inline void draw_normal(std::mt19937_64& random, std::span<std::byte> bytes) {
-    std::normal_distribution<float> normal{0.0F, 0.02F};
     for (std::size_t i = 0; i + 2 <= bytes.size(); i += 2) {
         const float value = normal(random);
         std::uint32_t bits = 0;
@@ -97,7 +108,6 @@ inline void draw_normal(std::mt19937_64& random, std::span<std::byte> bytes) {
 /// The same of another type; of fp8, bytes with few exponents.
 inline void draw_normal(std::mt19937_64& random, std::span<std::byte> bytes, const residency::DType& type) {
     if (type == residency::dtype::f32) {
-        std::normal_distribution<float> normal{0.0F, 0.02F};
         for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
             const float value = normal(random);
             std::memcpy(bytes.data() + i, &value, 4);

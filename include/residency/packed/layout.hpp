@@ -51,6 +51,7 @@ struct UnpackProblem {
     [[nodiscard]] std::uint32_t steps() const noexcept {
         return step_offsets.empty() ? 0 : static_cast<std::uint32_t>(step_offsets.size() - 1);
     }
+    friend bool operator==(const UnpackProblem&, const UnpackProblem&) = default;  ///< compares all members
 };
 
 /// A step of each pass unpacks a storage, in front of its kernels; it stays unpacked until the step live_until has ended.

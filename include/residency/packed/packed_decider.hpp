@@ -195,7 +195,9 @@ private:
         return false;
     }
     /// The layout for a budget. `keeps_stays`: with what stays unpacked now.
-    [[nodiscard]] Result<packed::UnpackChoice> choose(std::uint64_t cap_bytes, bool keeps_stays) const;
+    [[nodiscard]] Result<packed::UnpackChoice> choose(std::uint64_t cap_bytes, bool keeps_stays);
+    /// The best choice of all, which takes plans to find. One that was made is known, so that a budget that comes again takes none.
+    [[nodiscard]] Result<packed::UnpackChoice> choose_freely(packed::UnpackProblem problem, std::uint64_t cap_bytes);
     /// The tasks know today's addresses. Blocks where they did not.
     [[nodiscard]] Status write_table() {
         if (memory_.table_generation() == inner_->address_generation()) { return {}; }
@@ -220,6 +222,14 @@ private:
     Schedule rest_schedule_;                 // prepared for the inner decider
     std::uint64_t cap_bytes_ = 0;            // in force
     mutable std::vector<StepRange> ranges_;  // empty: not asked for yet
+
+    static constexpr std::size_t most_choices = 8;
+    struct KnownChoice {
+        packed::UnpackProblem problem;
+        std::uint64_t cap_bytes = 0;
+        packed::UnpackChoice choice;
+    };
+    std::vector<KnownChoice> known_choices_;  // at most so many: the one that was wanted last at the end
 };
 
 template <VirtualMemoryDevice D>
@@ -377,12 +387,12 @@ Status PackedDecider<D>::open(const DeciderContext<D>& context, const pool::Requ
 }
 
 template <VirtualMemoryDevice D>
-Result<packed::UnpackChoice> PackedDecider<D>::choose(std::uint64_t cap_bytes, bool keeps_stays) const {
+Result<packed::UnpackChoice> PackedDecider<D>::choose(std::uint64_t cap_bytes, bool keeps_stays) {
     if (!stored_.unpacks) { return packed::UnpackChoice{}; }
     packed::UnpackProblem problem = unpack_problem(*context_.device);
     // What kernels wrote lies in an image whose storages keep their sizes.
     const bool is_written = stored_.has_written && inner_->memory_use().held_bytes > 0;
-    if (!keeps_stays && !is_written) { return packed::choose_unpacked(problem, cap_bytes, config_.options); }
+    if (!keeps_stays && !is_written) { return choose_freely(std::move(problem), cap_bytes); }
     if (is_written) { problem.travels.image_offsets = inner_->plan().data().storage_offsets; }
     auto kept = packed::keep_unpacked(problem, memory_.layout().stays, cap_bytes);
     if (kept || !is_written || kept.error().kind() != ErrorKind::budget) { return kept; }
@@ -390,6 +400,21 @@ Result<packed::UnpackChoice> PackedDecider<D>::choose(std::uint64_t cap_bytes, b
                  kept.error().message() +
                      " with the weights that stay unpacked now, which do not change while the device "
                      "holds what kernels wrote: suspend(), set the budget, and resume()"};
+}
+
+template <VirtualMemoryDevice D>
+Result<packed::UnpackChoice> PackedDecider<D>::choose_freely(packed::UnpackProblem problem, std::uint64_t cap_bytes) {
+    for (auto known = known_choices_.begin(); known != known_choices_.end(); ++known) {
+        if (known->cap_bytes != cap_bytes || !(known->problem == problem)) { continue; }
+        std::rotate(known, known + 1, known_choices_.end());
+        return known_choices_.back().choice;
+    }
+    auto choice = packed::choose_unpacked(problem, cap_bytes, config_.options);
+    if (!choice) { return choice; }
+    ++context_.counters->plans_made;
+    if (known_choices_.size() == most_choices) { known_choices_.erase(known_choices_.begin()); }
+    known_choices_.push_back({std::move(problem), cap_bytes, *choice});
+    return choice;
 }
 
 template <VirtualMemoryDevice D>

@@ -67,6 +67,7 @@ struct Problem {
         step_storages.insert(step_storages.end(), storages.begin(), storages.end());
         step_offsets.push_back(static_cast<std::uint32_t>(step_storages.size()));
     }
+    friend bool operator==(const Problem&, const Problem&) = default;  ///< compares all members
 };
 
 namespace detail {
