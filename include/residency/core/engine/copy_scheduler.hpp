@@ -61,7 +61,12 @@ public:
     /// As TransportInterface says.
     [[nodiscard]] double links_rate() const noexcept { return transport_ ? transport_->links_rate() : 0; }
     /// The consumer for a stream. The first time in a pass, the stream is ordered after everything recorded for that handle.
-    [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream);
+    [[nodiscard]] Result<ConsumerId> consumer(typename D::Stream stream) {
+        for (ConsumerId id = 0; id < consumers_.size(); ++id) {
+            if (consumers_[id]->events.stream() == stream && consumers_[id]->pass == pass_) { return id; }
+        }
+        return new_consumer(stream);
+    }
     [[nodiscard]] std::size_t consumers() const noexcept { return consumers_.size(); }
     [[nodiscard]] typename D::Stream stream_of(ConsumerId id) const noexcept { return consumers_[id]->events.stream(); }
     [[nodiscard]] bool used_in_this_pass(ConsumerId id) const noexcept { return consumers_[id]->pass == pass_; }
@@ -234,6 +239,8 @@ private:
         log_->arrived([](EventPoint) { return true; });
     }
     [[nodiscard]] Status stream_wait_new_arrival(ConsumerStream& consumer, EventPoint arrival, bool is_allowed);
+    /// As consumer(), the first time in a pass.
+    [[nodiscard]] RESIDENCY_DETAIL_COLD Result<ConsumerId> new_consumer(typename D::Stream stream);
     [[nodiscard]] Status renew(ConsumerStream& consumer, typename D::Stream stream);
     [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
     [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
@@ -322,15 +329,11 @@ Status CopyScheduler<D>::transport_status() const {
 }
 
 template <Device D>
-Result<ConsumerId> CopyScheduler<D>::consumer(typename D::Stream stream) {
+Result<ConsumerId> CopyScheduler<D>::new_consumer(typename D::Stream stream) {
     for (ConsumerId id = 0; id < consumers_.size(); ++id) {
-        ConsumerStream& consumer = *consumers_[id];
-        if (consumer.events.stream() == stream) {
-            if (consumer.pass != pass_) {
-                if (auto done = renew(consumer, stream); !done) { return done.error(); }
-            }
-            return id;
-        }
+        if (!(consumers_[id]->events.stream() == stream)) { continue; }
+        if (auto done = renew(*consumers_[id], stream); !done) { return done.error(); }
+        return id;
     }
     return add_consumer(stream);
 }

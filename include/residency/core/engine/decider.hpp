@@ -192,12 +192,15 @@ public:
     /// Makes distinct storages resident or their copies enqueued, all or none, and writes the token of the lease.
     [[nodiscard]] virtual Status ensure(std::span<const StorageId> storages, const AccessPoint& access,
                                         LeaseToken& token) = 0;
-    /// A lease has ended. `recorded`: its use was recorded, or needed no record.
+    /// A lease has ended, and it does not rest. `recorded`: its use was recorded, or needed no record.
     virtual void released(const LeaseToken& token, bool recorded) noexcept = 0;
     /// The lease did not come about, or belonged to a capture: takes back what ensure() counted.
     virtual void forget(const LeaseToken& token) noexcept = 0;
     /// Whether the end of a lease on these storages has to be recorded. May change while the lease is open.
     [[nodiscard]] virtual bool needs_record(std::span<const StorageId> storages) const noexcept = 0;
+    /// Whether all storages are on the device to stay, and nothing is to come or to move: then needs_record() is false for any of them, and
+    /// released() is not called.
+    [[nodiscard]] bool rests() const noexcept { return rests_; }
 
     /// Whether leases call unpack(). The same from open() on.
     [[nodiscard]] virtual bool unpacks() const noexcept { return false; }
@@ -249,6 +252,9 @@ public:
     /// Null: passes of this composition cannot be captured.
     [[nodiscard]] virtual GraphDecider* graphs() noexcept { return nullptr; }
     [[nodiscard]] virtual const GraphDecider* graphs() const noexcept { return nullptr; }
+
+protected:
+    bool rests_ = false;  ///< what rests() says: a call that changes it writes it
 };
 
 }}}  // namespace residency::RESIDENCY_ABI::core

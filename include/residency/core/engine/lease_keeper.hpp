@@ -97,9 +97,16 @@ private:
     /// a copy on the way there would wait for the stores before it. `storages` must outlive the lease unless they are copied.
     [[nodiscard]] Result<LeaseId> hold(std::span<const StorageId> storages, bool copy_storages,
                                        const ScheduleCursor::Found& found, std::optional<Stream> stream);
+    /// Whether the end of a lease on these storages has to be recorded, as far as is known now.
+    [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept {
+        const Decider<D>& decider = *shared_->decider;
+        RESIDENCY_ASSERT(!decider.rests() || !decider.needs_record(storages), "what rests needs no record");
+        return !decider.rests() && decider.needs_record(storages);
+    }
     /// Whether a step lies behind the expected end of the pass: then all steps are expected.
     [[nodiscard]] bool goes_beyond(std::uint32_t step) const noexcept {
-        return step >= shared_->cursor.expected_steps() && step < shared_->schedule().size();
+        return step != AccessPoint::nowhere && step >= shared_->cursor.expected_steps() &&
+               step < shared_->schedule().size();
     }
     /// Adds a storage to those of this acquisition, once.
     void want(StorageId storage) {
@@ -232,20 +239,26 @@ Result<LeaseId> LeaseKeeper<D>::acquire_range(const StepRange& range, std::optio
 template <Device D>
 Result<LeaseId> LeaseKeeper<D>::acquire_weights(std::span<const WeightId> weights, std::optional<Stream> stream) {
     shared_->check_caller();
-    const auto wanted = storages_of(weights);
-    if (!wanted) { return wanted.error(); }
+    std::span<const StorageId> wanted;
+    if (weights.size() == 1 && shared_->contains(weights[0])) {
+        wanted = {&shared_->weight_storage[index(weights[0])], 1};
+    } else {
+        const auto several = storages_of(weights);
+        if (!several) { return several.error(); }
+        wanted = *several;
+    }
     ScheduleCursor::Found found;
     AccessPoint& access = leases_.next().access;
-    if (auto known = shared_->cursor.find(*wanted, access, found); !known) {
+    if (auto known = shared_->cursor.find(wanted, access, found); !known) {
         return shared_->order.explain(known.error());
     }
     if (goes_beyond(access.step)) {
         if (auto expected = shared_->expect_all_steps(); !expected) { return expected.error(); }
-        if (auto known = shared_->cursor.find(*wanted, access, found); !known) {
+        if (auto known = shared_->cursor.find(wanted, access, found); !known) {
             return shared_->order.explain(known.error());
         }
     }
-    auto lease = hold(*wanted, weights.size() != 1, found, stream);
+    auto lease = hold(wanted, weights.size() != 1, found, stream);
     if (lease) { record_step(weights); }
     return lease;
 }
@@ -255,7 +268,6 @@ Result<std::span<const StorageId>> LeaseKeeper<D>::storages_of(std::span<const W
     for (const WeightId weight : weights) {
         if (!shared_->contains(weight)) { return no_weight(weight); }
     }
-    if (weights.size() == 1) { return std::span<const StorageId>{&shared_->weight_storage[index(weights[0])], 1}; }
     wanted_.clear();
     ++acquisition_;
     for (const WeightId weight : weights) { want(shared_->weight_storage[index(weight)]); }
@@ -275,7 +287,7 @@ Result<LeaseId> LeaseKeeper<D>::hold(std::span<const StorageId> storages, bool c
         auto known = copy_scheduler.consumer(*stream);
         if (!known) { return known.error(); }
         consumer = *known;
-        needs_record = shared_->decider->needs_record(storages);
+        needs_record = this->needs_record(storages);
         if (needs_record) {
             if (auto allowed = copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
         }
@@ -354,7 +366,7 @@ Status LeaseKeeper<D>::use_on(LeaseId id, Stream stream) {
     for (const ConsumerId known : lease->consumers) {
         if (known == *consumer) { return {}; }
     }
-    const bool needs_record = shared_->decider->needs_record(lease->storages);
+    const bool needs_record = this->needs_record(lease->storages);
     if (needs_record) {
         if (auto allowed = shared_->copy_scheduler.refuse_capture(*consumer); !allowed) { return allowed.error(); }
     }
@@ -402,7 +414,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     const LeaseRecord& lease = *found;
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
     bool is_recorded = true;
-    const bool needs_record = shared_->decider->needs_record(lease.storages);
+    const bool needs_record = this->needs_record(lease.storages);
     const std::uint32_t now = shared_->cursor.position().step;
     if (needs_record && lease.access.step + lease.token.undisturbed_steps < now && now != AccessPoint::nowhere &&
         lease.pass == pass_) {
@@ -424,7 +436,7 @@ void LeaseKeeper<D>::end(LeaseId id) noexcept {
     }
     count(lease.storages, -1);
     if (!lease.consumers.empty()) { count_steps(lease, -1); }
-    shared_->decider->released(lease.token, is_recorded);
+    if (!shared_->decider->rests()) { shared_->decider->released(lease.token, is_recorded); }
     if (is_read && !lease.consumers.empty()) [[unlikely]] {
         shared_->log.lease_ended(id.value(), lease.access, copy_scheduler.stream_of(lease.consumers.front()));
     }

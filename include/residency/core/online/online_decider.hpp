@@ -64,6 +64,7 @@ public:
     /// Empties the pool if it is laid out for other steps.
     [[nodiscard]] Status set_order(const UseOrder* order, std::span<const std::uint32_t> first_steps, StepIndex now,
                                    std::uint64_t cap_bytes) override {
+        this->rests_ = false;
         context_.order = order;
         context_.first_steps = first_steps;
         auto opened = lay_out_for_steps(cap_bytes);
@@ -75,13 +76,20 @@ public:
     [[nodiscard]] bool has_pending() const noexcept override { return pool_resizer_.is_pending(); }
     /// Opens the pool if a change that failed, and could not be undone, left it closed. Blocks then.
     [[nodiscard]] Status repair() override;
-    [[nodiscard]] Status suspend() override { return pool_resizer_.close_pool(); }
+    [[nodiscard]] Status suspend() override {
+        this->rests_ = false;
+        return pool_resizer_.close_pool();
+    }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override { return set_cap(cap_bytes, now); }
     void close() noexcept override {
+        this->rests_ = false;
         cache_.close();
         speculation_.close();
     }
-    void abandon() noexcept override { cache_.abandon(); }
+    void abandon() noexcept override {
+        this->rests_ = false;
+        cache_.abandon();
+    }
 
     /// Resets policy history for a new one-shot pass; device contents stay.
     [[nodiscard]] Status prepare_pass(const PassStart& start) override {
@@ -104,10 +112,10 @@ public:
     [[nodiscard]] Status ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                 LeaseToken& token) override;
     void released(const LeaseToken& token, bool) noexcept override {
-        --leases_;
+        ++ended_;
         bring_ahead(token.step_index);
     }
-    void forget(const LeaseToken&) noexcept override { --leases_; }
+    void forget(const LeaseToken&) noexcept override { ++ended_; }
     [[nodiscard]] bool needs_record(std::span<const StorageId> storages) const noexcept override {
         if (cache_.everything_fits() && !has_pending()) { return false; }
         for (const StorageId id : storages) {
@@ -226,7 +234,7 @@ private:
     pool::Requirements requirements_;   // of the schedule that was prepared last
     UseOrder expected_order_;           // where passes are expected to end before the last step
     std::vector<StorageId> ranking_;    // while that changes: the evictor's order
-    std::uint64_t leases_ = 0;          // open leases and tickets
+    std::uint64_t ended_ = 0;           // leases and tickets, those while it rests not counted
     bool is_captured_outside_ = false;  // a graph of the caller holds today's addresses: no storage may leave
 
     // Of one access:
@@ -253,7 +261,7 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::open(const DeciderContext<Devic
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
 Status OnlineDecider<Evictor, Prefetcher, Pool>::set_cap(std::uint64_t cap_bytes, StepIndex now) {
-    is_captured_outside_ = false;
+    this->rests_ = is_captured_outside_ = false;
     ahead_.reset();
     auto changed = pool_resizer_.set_cap(cap_bytes, limits_, now);
     auto attached = attach_prefetcher();
@@ -273,6 +281,14 @@ template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, po
 Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageId> wanted, const AccessPoint& access,
                                                         LeaseToken& token) {
     const StepIndex now = access.step_index;
+    if (this->rests_) {
+        for (const StorageId id : wanted) {
+            cache_.state(id).demand_missed = false;
+            context_.count_access(id, cache_.bytes(id));
+        }
+        token = LeaseToken{now, 0, 0, 0};
+        return {};
+    }
     if (has_pending()) {
         if (auto moved = pool_resizer_.move_before_use(wanted); !moved) { return moved; }
     }
@@ -290,7 +306,6 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageI
     }
     for (const StorageId id : wanted) { context_.count_access(id, cache_.bytes(id)); }
     cache_.used(wanted, now);
-    ++leases_;
     if (!missing_.empty()) {
         // As if leased already: what is brought ahead must not take their places.
         for (const StorageId id : wanted) { ++cache_.state(id).leases; }
@@ -298,6 +313,7 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageI
         for (const StorageId id : wanted) { --cache_.state(id).leases; }
     }
     token = LeaseToken{now, 0, 0, 0};
+    this->rests_ = cache_.everything_fits() && has_nothing_to_bring() && !has_pending();
     return {};
 }
 
@@ -441,7 +457,7 @@ void OnlineDecider<Evictor, Prefetcher, Pool>::bring_ahead(StepIndex now) noexce
             now, !cache_.everything_fits(), [&] { return begin_copy(now); },
             [&](StorageId id) { return cache_.evict(id).has_value(); });
     } else {
-        ahead_.bring(prefetcher_, leases_, now);
+        ahead_.bring(prefetcher_, ended_, now);
     }
 }
 

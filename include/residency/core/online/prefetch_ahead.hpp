@@ -27,10 +27,10 @@ public:
     /// The cap has changed: the next call asks the prefetcher again.
     void reset() noexcept { last_ = {}; }
 
-    /// `leases` is the number of open leases and tickets.
+    /// `ended` is the number of leases and tickets that have ended so far.
     template <prefetch::PrefetchPolicy Prefetcher>
-    void bring(Prefetcher& prefetcher, std::uint64_t leases, StepIndex now) noexcept {
-        if (now == last_.now && cache_->changes() == last_.changes && leases >= last_.leases) { return; }
+    void bring(Prefetcher& prefetcher, std::uint64_t ended, StepIndex now) noexcept {
+        if (now == last_.now && cache_->changes() == last_.changes && ended == last_.ended) { return; }
         copies_.clear();
         cache_->commit_placements();
         prefetcher.propose(now, [&](StorageId id, StepIndex needed_by) {
@@ -43,7 +43,7 @@ public:
             return true;
         });
         send();
-        last_ = {now, cache_->changes(), leases};
+        last_ = {now, cache_->changes(), ended};
     }
 
 private:
@@ -52,7 +52,7 @@ private:
     struct Attempt {
         StepIndex now = UINT64_MAX;
         std::uint64_t changes = 0;  // of allocations
-        std::uint64_t leases = 0;
+        std::uint64_t ended = 0;    // leases
     };
 
     /// Enqueues the collected copies. Called before the copy stream is made to wait for a use: the copies collected so far do not depend
