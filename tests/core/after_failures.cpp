@@ -146,6 +146,51 @@ TEST_CASE("C19: what the device refuses to take back when a move fails is given 
     }
 }
 
+TEST_CASE("C19: where everything fits, memory that a failed transfer could not give back is filled before it is read") {
+    for (std::uint32_t nth = 1; nth <= 2; ++nth) {
+        CAPTURE(nth);
+        CheckedDevice device;
+        const Model model = uniform_model(device, 8, page);
+        const Stream stream = must(device.create_stream());
+        {
+            auto weights = make<OnDemand>(device, model, 16 * page);
+            must(acquire(weights, model, stream, 0, 4));
+            device.fail(CallKind::pool_deallocate, nth);
+            CHECK_FALSE(acquire(weights, model, stream, 4, 6, CallKind::copy));
+            device.clear_failures();
+            for (const std::uint32_t other : {4U, 5U, 6U, 7U}) {  // first those that came back, so that all have memory
+                if (other != 3 + nth) { must(acquire(weights, model, stream, other, other + 1)); }
+            }
+            CHECK(weights.statistics().requested_bytes == 8 * page);
+            for (std::uint32_t each = 0; each < 8; ++each) { must(acquire(weights, model, stream, each, each + 1)); }
+            must(weights.try_drain());
+            CHECK(*model.wrong == 0);
+        }
+        must(device.destroy_stream(stream));
+    }
+}
+
+TEST_CASE(
+    "C19: a pool that is closed after a budget whose undoing failed is opened by who needs it, whoever comes before") {
+    CheckedDevice device;
+    const Model model = uniform_model(device, 8, page);
+    const Stream stream = must(device.create_stream());
+    {
+        auto weights = make<OnReopened>(device, model, 16 * page);
+        must(acquire(weights, model, stream, 0, 8));
+        fail_from(device, CallKind::create_pool, 1);
+        CHECK_FALSE(weights.try_set_budget(Budget::bytes(7 * page)));
+        device.clear_failures();
+        CHECK(weights.statistics().held_bytes == 0);
+        must(acquire(weights, model, stream, 0, 0));  // nothing, which a closed pool has
+        must(acquire(weights, model, stream, 0, 8));
+        must(weights.try_drain());
+        CHECK(*model.wrong == 0);
+        CHECK(*model.verified == 16 * page);
+    }
+    must(device.destroy_stream(stream));
+}
+
 TEST_CASE("C8: a larger budget that fails, and whose undoing fails too, is never used") {
     const auto fail_undoing = [](CheckedDevice& device) {
         device.fail(CallKind::create_pool, 2);  // the first is of the larger budget

@@ -271,6 +271,7 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::set_cap(std::uint64_t cap_bytes
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
 Status OnlineDecider<Evictor, Prefetcher, Pool>::repair() {
     if (cache_.is_open() || requirements_.storages.empty()) { return {}; }
+    this->rests_ = false;
     if (auto opened = cache_.open(cache_.cap_bytes(), limits_.ceiling_bytes); !opened) {
         return opened.error().in("for the memory of the budget, which the device refused before");
     }
@@ -282,6 +283,7 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageI
                                                         LeaseToken& token) {
     const StepIndex now = access.step_index;
     if (this->rests_) {
+        if constexpr (Prefetcher::interruptible) { speculation_.judge(wanted, false, now); }
         for (const StorageId id : wanted) {
             cache_.state(id).demand_missed = false;
             context_.count_access(id, cache_.bytes(id));
@@ -313,7 +315,8 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::ensure(std::span<const StorageI
         for (const StorageId id : wanted) { --cache_.state(id).leases; }
     }
     token = LeaseToken{now, 0, 0, 0};
-    this->rests_ = cache_.everything_fits() && has_nothing_to_bring() && !has_pending();
+    this->rests_ = cache_.everything_fits() && cache_.has_all() && !speculation_.has_copy() && !has_pending() &&
+                   !cache_.lacks_bytes();
     return {};
 }
 

@@ -104,6 +104,13 @@ public:
         return state(id).placement == Placement::streamed && state(id).address == nullptr && bytes_[id] > 0;
     }
     [[nodiscard]] bool has_all() const noexcept { return allocated_ == streamed_; }
+    /// Whether an allocation has not all of its bytes, on the device or enqueued. Looks at all of them.
+    [[nodiscard]] bool lacks_bytes() const noexcept {
+        for (const StorageState& state : context_->states) {
+            if (state.partially_resident) { return true; }
+        }
+        return false;
+    }
     /// Counts allocations and deallocations.
     [[nodiscard]] std::uint64_t changes() const noexcept { return changes_; }
     template <class Visit>
