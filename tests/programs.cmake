@@ -51,6 +51,7 @@ endif()
 
 # The programs that use a GPU.
 add_custom_target(gpu_programs)
+file(GLOB residency_gpus /dev/nvidia[0-9]*)
 
 # residency_add_program(name SOURCES source … [LIBRARIES target …] [CUDA | WITH_CUDA [CUDA_SOURCES source …] [CUDA_LIBRARIES target …]])
 # A program of these sources. Without one of its libraries it is left out, with a message.
@@ -87,6 +88,9 @@ function(residency_add_program name)
     target_link_libraries(${name} PRIVATE residency_program ${program_LIBRARIES})
     set_target_properties(${name} PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
     if(program_CUDA OR (program_WITH_CUDA AND NOT missing_for_cuda))
+        if(RESIDENCY_TEST_DEVELOPMENT AND NOT residency_gpus)  # built to see that it builds
+            target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+        endif()
         target_sources(${name} PRIVATE ${program_CUDA_SOURCES})
         target_link_libraries(${name} PRIVATE residency::compiled_cuda ${program_CUDA_LIBRARIES})
         add_dependencies(gpu_programs ${name})

@@ -138,7 +138,8 @@ struct Model {
         bool is_written = false;  ///< by kernels
     };
 
-    Model(Device& device, const std::vector<Spec>& specs, std::uint64_t seed = 1) {
+    /// `packs`: whether it is packed at once, which takes long; otherwise by pack().
+    Model(Device& device, const std::vector<Spec>& specs, std::uint64_t seed = 1, bool packs = true) {
         std::mt19937_64 random{seed};
         std::uint64_t bytes = 0;
         for (const Spec& spec : specs) { bytes += (spec.elements * 2 + 255) / 256 * 256; }
@@ -167,8 +168,9 @@ struct Model {
             at += (size + 255) / 256 * 256;
         }
         raw = must(builder.try_build());
-        packed = must(residency::packed::try_pack(device, raw, {{}, 1}));
+        if (packs) { pack(device); }
     }
+    void pack(Device& device) { packed = must(residency::packed::try_pack(device, raw, {{}, 1})); }
     [[nodiscard]] std::uint64_t raw_bytes() const { return raw.streamed_bytes() + raw.resident_bytes(); }
 
     std::unique_ptr<Pinned> memory;

@@ -81,6 +81,7 @@ TEST_CASE("Links keeps the contract of transports, with calls that several links
 
 TEST_CASE("packed weights travel packed by both links") {
     Host host;
+    host.model.pack(host.device);
     auto weights = must(TwoPacked::try_create(host.device, host.model.packed.catalog,
                                               host.options<TwoPacked>(host.model.raw_bytes() / 2)));
     for (int turn = 0; turn < 3; ++turn) { CHECK(host.run(weights) == 0); }
@@ -307,6 +308,7 @@ TEST_CASE("once a neighbour is lost, plans are for what is left, from the next o
         lose_both(weights);
     }
     SUBCASE("packed, as it learns") {
+        host.model.pack(host.device);
         auto options = host.options<TwoPacked>(budget);
         options.learn = true;
         options.transport.neighbours = {&host.neighbour, &third};

@@ -42,7 +42,7 @@ struct Host {
 
     Device device{named("the first GPU")};
     Device neighbour;
-    packed_tests::Model model{device, std::vector<packed_tests::Model::Spec>(12, {2 * mib})};
+    packed_tests::Model model{device, std::vector<packed_tests::Model::Spec>(12, {2 * mib}), 1, false};
     Stream stream = must(device.create_stream("compute"));
 
     [[nodiscard]] Schedule schedule() const {

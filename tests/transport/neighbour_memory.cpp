@@ -430,6 +430,7 @@ TEST_CASE("another budget and another schedule: neighbours hold what the plan in
 
 TEST_CASE("packed weights lie packed at a neighbour") {
     Host host;
+    host.model.pack(host.device);
     auto options = host.options<TwoPacked>(host.model.raw_bytes() / 2);
     options.transport.memory_bytes = {32 * mib};
     auto weights = must(TwoPacked::try_create(host.device, host.model.packed.catalog, std::move(options)));

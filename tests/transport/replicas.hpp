@@ -50,8 +50,8 @@ struct Host {
             gpus.push_back(i == 0 ? std::make_unique<Device>(config) : std::make_unique<Device>(config, *gpus[0]));
             streams.push_back(must(gpus.back()->create_stream("compute")));
         }
-        model = std::make_unique<packed_tests::Model>(*gpus[0],
-                                                      std::vector<packed_tests::Model::Spec>(layers, {mib, is_noise}));
+        model = std::make_unique<packed_tests::Model>(
+            *gpus[0], std::vector<packed_tests::Model::Spec>(layers, {mib, is_noise}), 1, !is_noise);
     }
 
     [[nodiscard]] Schedule schedule() const {
