@@ -193,7 +193,7 @@ TEST_CASE("bytes that would lead a kernel outside are refused, each with its mes
     CHECK(has(tiers_say(word(offsetof(Header, t3_at), header.t3_at + 16)), "do not lie where their sizes put them"));
     CHECK(has(tiers_say(word(header.index_at + 12, 1)), "the index does not fit"));
     CHECK(has(tiers_say(word(header.index_at - 4096 / 4, ~0U)), "T1 ends before"));  // in the last group of T0
-    CHECK(has(tiers_say([&](Bytes& packed) { std::memset(packed.data() + header.t1_at, 0, header.t1_values / 4); }),
+    CHECK(has(tiers_say([&](Bytes& packed) { std::memset(packed.data() + header.t1_at, 0xff, header.t1_values / 4); }),
               "the index does not fit"));
     CHECK(has(tiers_say([&](Bytes& packed) {  // the first entry of T3: place 16
                   packed[header.t3_at + 1] = std::byte{16};

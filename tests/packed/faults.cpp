@@ -393,8 +393,7 @@ private:
 
 TEST_CASE("random programs with failures lose nothing, leave nothing, and work again") {
     Tally tally;
-    const std::uint64_t seeds = support::random_cases(210);
-    for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
+    for (std::uint64_t seed = 1; seed <= 210; ++seed) {
         CAPTURE(seed);
         Device device{device_config()};
         bool may_hold = false;
@@ -410,11 +409,11 @@ TEST_CASE("random programs with failures lose nothing, leave nothing, and work a
     MESSAGE(tally.operations << " operations, " << tally.failures << " failed, " << tally.refused << " refused, "
                              << tally.launches << " launches, " << tally.budgets << " budgets, " << tally.made
                              << " made");
-    CHECK(tally.failures > seeds * 5 / 7);
-    CHECK(tally.launches > seeds / 7);
-    CHECK(tally.budgets > seeds * 3 / 5);
-    CHECK(tally.layouts > seeds * 2 / 7);
-    CHECK(tally.made >= seeds);
+    CHECK(tally.failures > 150);
+    CHECK(tally.launches > 30);
+    CHECK(tally.budgets > 130);
+    CHECK(tally.layouts > 60);
+    CHECK(tally.made > 200);
 }
 
 TEST_CASE(

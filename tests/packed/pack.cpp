@@ -164,7 +164,7 @@ std::vector<Bytes> many(std::size_t count, std::size_t bytes) {
     std::vector<Bytes> tensors;
     for (std::size_t i = 0; i < count; ++i) {
         tensors.push_back(
-            residency::conformance::detail::codec_input(random, i % 11 == 3 ? 1 : 0, bytes - 4 * (random() % 50)));
+            residency::conformance::detail::codec_input(random, i % 11 == 3 ? 1 : 0, bytes - 2 * (random() % 100)));
     }
     return tensors;
 }

@@ -34,22 +34,13 @@ namespace detail {
 
 using PackedBytes = std::vector<std::byte>;
 
-/// The bytes of bf16 values of a normal distribution, as weights have them: any of 65,536 that are drawn once, for drawing takes long.
+/// The bytes of bf16 values of a normal distribution, as weights have them.
 inline PackedBytes normal_weights(std::mt19937& random, std::size_t bytes, float scale) {
-    static const std::vector<float> drawn = [] {
-        std::mt19937 own{1};
-        std::normal_distribution<float> normal{0, 1};
-        std::vector<float> values(65536);
-        for (float& value : values) { value = normal(own); }
-        return values;
-    }();
-    const float* const values = drawn.data();
+    std::normal_distribution<float> normal{0, scale};
     PackedBytes raw(bytes);
-    std::byte* const to = raw.data();
     for (std::size_t i = 0; i + 1 < bytes; i += 2) {
-        const float one = values[random() % 65536] * scale;
-        const auto value = static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(one) + 0x8000U) >> 16);
-        std::memcpy(to + i, &value, sizeof value);
+        const auto value = static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(normal(random)) + 0x8000U) >> 16);
+        std::memcpy(raw.data() + i, &value, sizeof value);
     }
     if (bytes % 2 != 0) { raw.back() = static_cast<std::byte>(random()); }
     return raw;

@@ -192,7 +192,7 @@ public:
     /// Makes distinct storages resident or their copies enqueued, all or none, and writes the token of the lease.
     [[nodiscard]] virtual Status ensure(std::span<const StorageId> storages, const AccessPoint& access,
                                         LeaseToken& token) = 0;
-    /// A lease has ended, and it does not rest. `recorded`: its use was recorded, or needed no record.
+    /// A lease has ended while the decider does not rest. `recorded`: its use was recorded, or needed no record.
     virtual void released(const LeaseToken& token, bool recorded) noexcept = 0;
     /// The lease did not come about, or belonged to a capture: takes back what ensure() counted.
     virtual void forget(const LeaseToken& token) noexcept = 0;

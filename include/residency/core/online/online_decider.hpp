@@ -82,14 +82,10 @@ public:
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override { return set_cap(cap_bytes, now); }
     void close() noexcept override {
-        this->rests_ = false;
         cache_.close();
         speculation_.close();
     }
-    void abandon() noexcept override {
-        this->rests_ = false;
-        cache_.abandon();
-    }
+    void abandon() noexcept override { cache_.abandon(); }
 
     /// Resets policy history for a new one-shot pass; device contents stay.
     [[nodiscard]] Status prepare_pass(const PassStart& start) override {
@@ -271,7 +267,6 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::set_cap(std::uint64_t cap_bytes
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
 Status OnlineDecider<Evictor, Prefetcher, Pool>::repair() {
     if (cache_.is_open() || requirements_.storages.empty()) { return {}; }
-    this->rests_ = false;
     if (auto opened = cache_.open(cache_.cap_bytes(), limits_.ceiling_bytes); !opened) {
         return opened.error().in("for the memory of the budget, which the device refused before");
     }
