@@ -53,6 +53,15 @@ endif()
 add_custom_target(gpu_programs)
 file(GLOB residency_gpus /dev/nvidia[0-9]*)
 
+# The files of a program instantiate the same templates, and are compiled in less than half the time as one unit. So what a file defines
+# for itself has a name that no other file of the program has, or lies in a namespace of its own.
+set(RESIDENCY_FILES_PER_UNIT 0 CACHE STRING "How many files of a test, benchmark or example are compiled together; 0: all of a program")
+function(residency_join_files target)
+    if(NOT RESIDENCY_FILES_PER_UNIT EQUAL 1)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${RESIDENCY_FILES_PER_UNIT})
+    endif()
+endfunction()
+
 # residency_add_program(name SOURCES source … [LIBRARIES target …] [CUDA | WITH_CUDA [CUDA_SOURCES source …] [CUDA_LIBRARIES target …]])
 # A program of these sources. Without one of its libraries it is left out, with a message.
 #   CUDA            it needs CUDA, and nvcc where a source is a .cu file: without them it is left out
@@ -85,6 +94,7 @@ function(residency_add_program name)
     endif()
 
     add_executable(${name} ${program_SOURCES})
+    residency_join_files(${name})
     target_link_libraries(${name} PRIVATE residency_program ${program_LIBRARIES})
     set_target_properties(${name} PROPERTIES CUDA_RUNTIME_LIBRARY Shared)
     if(program_CUDA OR (program_WITH_CUDA AND NOT missing_for_cuda))

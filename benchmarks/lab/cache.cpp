@@ -33,7 +33,7 @@ using lab::trace::CacheCounts;
 
 constexpr std::uint64_t most_columns = 1000;
 
-struct Options : CommonOptions {
+struct CacheOptions : CommonOptions {
     std::string trace, format;
     std::vector<std::string> budgets{"10%", "25%", "50%", "75%", "90%"};
     std::vector<std::string> policies;
@@ -54,7 +54,7 @@ std::vector<std::string> separator_names() {
     return names;
 }
 
-struct Row {
+struct CacheRow {
     const Evictor* evictor;  ///< null: everything resident
     std::uint64_t budget_bytes;
     CacheCounts counts;
@@ -77,31 +77,31 @@ CacheCounts everything_resident(const lab::trace::Trace& trace) {
     return counts;
 }
 
-const std::vector<std::string> column_names{"policy",          "budget_bytes", "requests",
-                                            "requested_bytes", "misses",       "missed_bytes"};
+const std::vector<std::string> cache_columns{"policy",          "budget_bytes", "requests",
+                                             "requested_bytes", "misses",       "missed_bytes"};
 
-void print_json(const std::vector<Row>& rows) {
+void print_json(const std::vector<CacheRow>& rows) {
     std::vector<std::vector<Value>> records;
-    for (const Row& row : rows) {
+    for (const CacheRow& row : rows) {
         records.push_back({row.evictor->name, row.budget_bytes, row.counts.requests, row.counts.requested_bytes,
                            row.counts.misses, row.counts.missed_bytes});
     }
-    std::cout << json_records(column_names, records) << "\n";
+    std::cout << json_records(cache_columns, records) << "\n";
 }
-void print_csv(const std::vector<Row>& rows) {
-    Table table{column_names};
-    for (const Row& row : rows) {
+void print_csv(const std::vector<CacheRow>& rows) {
+    Table table{cache_columns};
+    for (const CacheRow& row : rows) {
         table.add({row.evictor->name, std::to_string(row.budget_bytes), std::to_string(row.counts.requests),
                    std::to_string(row.counts.requested_bytes), std::to_string(row.counts.misses),
                    std::to_string(row.counts.missed_bytes)});
     }
     std::cout << table.comma_separated();
 }
-void print_table(const lab::trace::Trace& trace, const std::vector<Row>& rows) {
+void print_table(const lab::trace::Trace& trace, const std::vector<CacheRow>& rows) {
     std::cout << trace.name << ": " << trace.accesses.size() << " accesses, " << trace.bytes.size() << " storages, "
               << human_bytes(trace.total_bytes()) << "\n";
     Table table{{"policy", "budget", "hits, % of requests", "hits, % of bytes", "misses", "bytes missed"}};
-    for (const Row& row : rows) {
+    for (const CacheRow& row : rows) {
         const CacheCounts& counts = row.counts;
         const auto share = [](std::uint64_t missed, std::uint64_t of) {
             return of == 0 ? std::string{"-"}
@@ -118,7 +118,7 @@ void print_table(const lab::trace::Trace& trace, const std::vector<Row>& rows) {
                  "there\n";
 }
 
-void run(const Options& options) {
+void run_cache(const CacheOptions& options) {
     check_budgets(options.budgets);
     lab::trace::CsvColumns columns = options.columns;
     for (const Separator& each : separators) {
@@ -141,7 +141,7 @@ void run(const Options& options) {
             if (each.name == "belady") { chosen.push_back(&each); }
         }
     }
-    std::vector<Row> rows;
+    std::vector<CacheRow> rows;
     for (const Evictor* each : chosen) {
         for (const AskedBudget& budget : *budgets) {
             rows.push_back({each, budget.is_share ? std::min(budget.bytes, trace->total_bytes()) : budget.bytes, {}});
@@ -177,7 +177,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_cache_command(CLI::App& app) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<CacheOptions>();
     std::vector<std::string> names;
     for (const Evictor& each : evictors()) { names.push_back(each.name); }
     options->policies = names;
@@ -207,7 +207,7 @@ void add_cache_command(CLI::App& app) {
         ->check(CLI::IsMember(separator_names()))
         ->capture_default_str();
     add_common_options(*command, *options);
-    command->callback([options] { run(*options); });
+    command->callback([options] { run_cache(*options); });
 }
 
 }  // namespace lab

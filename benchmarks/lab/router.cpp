@@ -34,14 +34,14 @@ namespace {
 using lab::trace::CacheCounts;
 using lab::trace::Trace;
 
-struct Options : CommonOptions {
+struct RouterOptions : CommonOptions {
     std::string trace;
     std::string format{"route"};
     std::vector<std::string> shares{"6", "12.5", "25"};
     std::vector<std::string> policies{"lru", "lru/layer", "lfu/layer", "s3fifo", "expecteduse", "kernels", "belady"};
 };
 
-struct Row {
+struct RouterRow {
     std::string policy;
     const Evictor* evictor;
     bool is_by_layer;
@@ -50,12 +50,12 @@ struct Row {
 };
 
 /// What the kernels of a RoutedExperts decide, by its default policy.
-const Evictor kernels{"kernels", false, {}, [](const StepsJob& job) {
-                          return lab::trace::replay_routed<residency::routed::ExpectedUse>(
-                              job.trace, job.capacity_bytes, job.first_counted);
-                      }};
+const Evictor kernels_evictor{"kernels", false, {}, [](const StepsJob& job) {
+                                  return lab::trace::replay_routed<residency::routed::ExpectedUse>(
+                                      job.trace, job.capacity_bytes, job.first_counted);
+                              }};
 const Evictor& evictor_of(const std::string& name) {
-    if (name == kernels.name) { return kernels; }
+    if (name == kernels_evictor.name) { return kernels_evictor; }
     return *std::find_if(evictors().begin(), evictors().end(), [&](const Evictor& each) { return each.name == name; });
 }
 
@@ -105,7 +105,7 @@ std::vector<Part> layers_of(const Trace& trace, std::size_t first_counted) {
     return parts;
 }
 
-residency::Result<CacheCounts> counts_of(const Row& row, const Part& whole, const std::vector<Part>& layers) {
+residency::Result<CacheCounts> counts_of(const RouterRow& row, const Part& whole, const std::vector<Part>& layers) {
     const auto experts = static_cast<double>(whole.trace.bytes.size());
     const auto replay = [&](const Part& part, double capacity) -> residency::Result<CacheCounts> {
         if (part.trace.accesses.empty()) { return CacheCounts{}; }
@@ -135,24 +135,24 @@ double hits(const CacheCounts& counts) {
                                 : 100 - 100 * static_cast<double>(counts.misses) / static_cast<double>(counts.requests);
 }
 
-const std::vector<std::string> column_names{"policy", "percent_of_experts", "requests", "misses", "hit_percent"};
+const std::vector<std::string> router_columns{"policy", "percent_of_experts", "requests", "misses", "hit_percent"};
 
-void print_json(const std::vector<Row>& rows) {
+void print_json(const std::vector<RouterRow>& rows) {
     std::vector<std::vector<Value>> records;
-    for (const Row& row : rows) {
+    for (const RouterRow& row : rows) {
         records.push_back({row.policy, row.share, row.counts.requests, row.counts.misses, hits(row.counts)});
     }
-    std::cout << json_records(column_names, records) << "\n";
+    std::cout << json_records(router_columns, records) << "\n";
 }
-void print_csv(const std::vector<Row>& rows) {
-    Table table{column_names};
-    for (const Row& row : rows) {
+void print_csv(const std::vector<RouterRow>& rows) {
+    Table table{router_columns};
+    for (const RouterRow& row : rows) {
         table.add({row.policy, fixed(row.share, 2), std::to_string(row.counts.requests),
                    std::to_string(row.counts.misses), fixed(hits(row.counts), 4)});
     }
     std::cout << table.comma_separated();
 }
-void print_table(const Trace& trace, const std::vector<Row>& rows, std::size_t shares) {
+void print_table(const Trace& trace, const std::vector<RouterRow>& rows, std::size_t shares) {
     std::cout << trace.name << ": " << trace.bytes.size() << " experts; " << rows.front().counts.requests
               << " choices after the first round of all layers, which fills the cache\n";
     std::vector<std::string> heading{"hits, %, where so many of all experts fit:"};
@@ -168,13 +168,13 @@ void print_table(const Trace& trace, const std::vector<Row>& rows, std::size_t s
                  "knows the whole trace\n";
 }
 
-void run(const Options& options) {
+void run_router(const RouterOptions& options) {
     const auto trace = read_trace(options.trace, options.format);
     if (!trace) { fail(trace.error()); }
     const std::size_t first_counted = first_round(*trace);
     const Part whole = part_of(*trace, first_counted);
     std::vector<Part> layers;
-    std::vector<Row> rows;
+    std::vector<RouterRow> rows;
     for (const std::string& policy : options.policies) {
         const std::string name = policy.substr(0, policy.find('/'));
         const bool is_by_layer = name != policy;
@@ -202,8 +202,8 @@ void run(const Options& options) {
 }  // namespace
 
 void add_router_command(CLI::App& app) {
-    auto options = std::make_shared<Options>();
-    std::vector<std::string> names{kernels.name};
+    auto options = std::make_shared<RouterOptions>();
+    std::vector<std::string> names{kernels_evictor.name};
     for (const Evictor& each : evictors()) {
         names.push_back(each.name);
         names.push_back(each.name + "/layer");
@@ -226,7 +226,7 @@ void add_router_command(CLI::App& app) {
     add_list(*command, "--policy", options->policies,
              "several with commas; NAME/layer: each layer has its share for itself", CLI::IsMember(names));
     add_common_options(*command, *options);
-    command->callback([options] { run(*options); });
+    command->callback([options] { run_router(*options); });
 }
 
 }  // namespace lab

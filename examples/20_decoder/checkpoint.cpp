@@ -72,7 +72,7 @@ residency::Catalog part_of(const format::ModelFile& all, const Take& take) {
     return part.catalog();
 }
 
-[[noreturn]] void refuse(const std::string& where, const std::string& what, const std::string& advice) {
+[[noreturn]] void refuse_file(const std::string& where, const std::string& what, const std::string& advice) {
     residency::throw_error({ErrorKind::mismatch, where + ": " + what + ": " + advice});
 }
 
@@ -115,29 +115,31 @@ Checkpoint Checkpoint::read(const std::string& folder, bool packed) {
     for (const Tensor& tensor : tensors_of(config)) {
         const auto at = found.find(tensor.name);
         if (at == found.end()) {
-            refuse(path, "the tensor \"" + tensor.name + "\" is missing",
-                   "give all files of the checkpoint, and the config.json that belongs to them");
+            refuse_file(path, "the tensor \"" + tensor.name + "\" is missing",
+                        "give all files of the checkpoint, and the config.json that belongs to them");
         }
         const auto& weight = *at->second;
         if (weight.shape != tensor.shape) {
-            refuse(path,
-                   "the tensor \"" + tensor.name + "\" has the shape " + format::detail::shape_text(weight.shape) +
-                       ", and config.json asks for " + format::detail::shape_text(tensor.shape),
-                   "give the config.json that belongs to the checkpoint");
+            refuse_file(path,
+                        "the tensor \"" + tensor.name + "\" has the shape " + format::detail::shape_text(weight.shape) +
+                            ", and config.json asks for " + format::detail::shape_text(tensor.shape),
+                        "give the config.json that belongs to the checkpoint");
         }
         if (weight.type != residency::dtype::bf16) {
-            refuse(path, "the tensor \"" + tensor.name + "\" is " + weight.dtype + ", and this engine reads BF16 only",
-                   "convert the checkpoint, with .to(torch.bfloat16).save_pretrained(…)");
+            refuse_file(path,
+                        "the tensor \"" + tensor.name + "\" is " + weight.dtype + ", and this engine reads BF16 only",
+                        "convert the checkpoint, with .to(torch.bfloat16).save_pretrained(…)");
         }
         found.erase(at);
     }
     for (const auto& weight : model.weights) {
         if (found.contains(weight.name) && !is_unused(weight.name, config)) {
-            refuse(path,
-                   "the tensor \"" + weight.name + "\" is not one of a " + config.family +
-                       " decoder with this config.json",
-                   "the engine would leave it out and give other results; give the config.json that belongs to the "
-                   "checkpoint");
+            refuse_file(
+                path,
+                "the tensor \"" + weight.name + "\" is not one of a " + config.family +
+                    " decoder with this config.json",
+                "the engine would leave it out and give other results; give the config.json that belongs to the "
+                "checkpoint");
         }
     }
     const auto is_table = [&](std::string_view name) { return !config.tied && name == table_name; };

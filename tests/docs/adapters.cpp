@@ -17,6 +17,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_adapters {
+
 using namespace residency;
 using docs::Model;
 using Gpu = SimulatedDevice;
@@ -130,3 +132,5 @@ TEST_CASE("docs/integrate.md: adapters come and go beside a base model whose gra
     }
     unwrap(gpu.deallocate_host(memory));
 }
+
+}  // namespace docs_adapters

@@ -15,6 +15,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_budgets {
+
 using namespace residency;
 using docs::Model;
 using Weights = Planned<SimulatedDevice>;
@@ -129,3 +131,5 @@ TEST_CASE("docs/budgets.md: a KV cache and the weights share one total") {
     CHECK(model.is_right());
     cache.deallocate(block, block_bytes);
 }
+
+}  // namespace docs_budgets

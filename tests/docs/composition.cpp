@@ -14,6 +14,8 @@
 #include "residency/transport/staged.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_composition {
+
 using namespace residency;
 using docs::Model;
 using Gpu = SimulatedDevice;  // on a GPU: CudaDevice
@@ -104,3 +106,5 @@ TEST_CASE("docs/composition.md: whether it will help, before anything runs") {
     CHECK(least > 0);
     CHECK(predicted >= least);
 }
+
+}  // namespace docs_composition

@@ -12,6 +12,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_connect {
+
 using namespace residency;
 using docs::Model;
 using Gpu = SimulatedDevice;
@@ -91,3 +93,5 @@ TEST_CASE("docs/connect.md: tensors") {
     unwrap(pass.try_end());
     CHECK(model.is_right());
 }
+
+}  // namespace docs_connect

@@ -13,6 +13,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_device {
+
 using namespace residency;
 using docs::Model;
 using Gpu = SimulatedDevice;
@@ -125,3 +127,5 @@ TEST_CASE("docs/device.md: what the simulated device finds") {
     CHECK(found.find("nothing orders them: stream 'side' has to wait for an event recorded on") != std::string::npos);
     unwrap(gpu.destroy_stream(side));
 }
+
+}  // namespace docs_device

@@ -21,6 +21,8 @@
 #include "tests/docs/model.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+namespace docs_experts {
+
 using namespace residency;
 using Gpu = SimulatedDevice;
 
@@ -246,3 +248,5 @@ TEST_CASE("docs/experts.md: the router is on the device") {
     unwrap(gpu.deallocate_host(host));
     CHECK(gpu.report_count() == 0);
 }
+
+}  // namespace docs_experts

@@ -7,6 +7,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_graphs {
+
 using namespace residency;
 using docs::Model;
 
@@ -75,3 +77,5 @@ TEST_CASE("docs/graphs.md: one launch over many steps") {
     CHECK(tables >= 1);
     CHECK(model.is_right());
 }
+
+}  // namespace docs_graphs

@@ -14,6 +14,8 @@
 #include "residency/transport/replicas.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_links {
+
 using namespace residency;
 using Gpu = SimulatedDevice;  // on a GPU: CudaDevice
 
@@ -72,3 +74,5 @@ TEST_CASE("docs/composition.md: replicas of one model") {
     for (const transport::ReplicaUse& use : group->members()) { shared_bytes += use.shared_bytes; }
     CHECK(shared_bytes > 0);
 }
+
+}  // namespace docs_links

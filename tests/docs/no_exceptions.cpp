@@ -15,6 +15,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_no_exceptions {
+
 using namespace residency;
 using docs::Model;
 using Gpu = SimulatedDevice;
@@ -134,3 +136,5 @@ TEST_CASE("docs/graphs.md: a capture without exceptions") {
     unwrap(replay());
     CHECK(model.is_right());
 }
+
+}  // namespace docs_no_exceptions

@@ -15,6 +15,8 @@
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
 
+namespace docs_own_format {
+
 using namespace residency;
 
 TEST_CASE("docs/integrate.md: the file format is yours") {
@@ -82,3 +84,5 @@ TEST_CASE("docs/integrate.md: one set of bytes, read on the host and streamed") 
     CHECK(weights.statistics().total.fetched_bytes == words * width * 2);
     unwrap(gpu.destroy_stream(stream));
 }
+
+}  // namespace docs_own_format

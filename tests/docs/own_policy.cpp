@@ -19,6 +19,8 @@
 #include "residency/simulation/simulated_server.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_own_policy {
+
 using namespace residency;
 using docs::Model;
 
@@ -240,3 +242,5 @@ TEST_CASE("docs/own-policy.md: all of them in one composition") {
     CHECK(weights.statistics().held_bytes <= weights.budget().bytes);
     CHECK(model.is_right());
 }
+
+}  // namespace docs_own_policy

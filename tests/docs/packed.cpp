@@ -20,6 +20,8 @@
 #include "tests/docs/model.hpp"
 #include "tests/support/files.hpp"
 
+namespace docs_packed {
+
 using namespace residency;
 
 TEST_CASE("docs/packed.md: pack and unpack on the host") {
@@ -92,3 +94,5 @@ TEST_CASE("docs/packed.md: pack while loading") {
     CHECK(model.why_host.empty());
     CHECK(device.reports().empty());
 }
+
+}  // namespace docs_packed

@@ -10,6 +10,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_refresh {
+
 using namespace residency;
 using docs::Model;
 using Weights = Planned<SimulatedDevice>;
@@ -46,3 +48,5 @@ TEST_CASE("docs/integrate.md: weights that change") {
     run_passes();
     CHECK(model.is_right());
 }
+
+}  // namespace docs_refresh

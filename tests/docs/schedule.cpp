@@ -16,6 +16,8 @@
 #include "tests/docs/model.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+namespace docs_schedule {
+
 using namespace residency;
 using docs::Model;
 using Weights = Planned<SimulatedDevice>;
@@ -70,3 +72,5 @@ TEST_CASE("docs/integrate.md: compute times that were measured, for the next run
     CHECK(std::ranges::all_of(measured, [](const auto& step) { return step.compute.has_value(); }));
     CHECK(model.is_right());
 }
+
+}  // namespace docs_schedule

@@ -14,6 +14,8 @@
 #include "tests/docs/model.hpp"
 #include "tests/support/processes.hpp"
 
+namespace docs_shared {
+
 using namespace residency;
 
 TEST_CASE("docs/integrate.md: several processes share the weights") {
@@ -39,3 +41,5 @@ TEST_CASE("docs/integrate.md: several processes share the weights") {
     }
     CHECK_FALSE(host::SharedHostBytes::find("llama-8b", {.folder = folder}));
 }
+
+}  // namespace docs_shared

@@ -20,6 +20,8 @@
 #include "tests/docs/model.hpp"
 #include "tests/support/temporary_folder.hpp"
 
+namespace docs_slow {
+
 using namespace residency;
 using docs::Model;
 using Weights = Planned<SimulatedDevice>;
@@ -219,3 +221,5 @@ TEST_CASE("docs/slow.md: a picture of a simulated pass") {
     CHECK(json.find("layers.0") != std::string::npos);
     CHECK(!simulated.timeline().kernels().empty());
 }
+
+}  // namespace docs_slow

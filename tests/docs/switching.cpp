@@ -10,6 +10,8 @@
 #include "residency/simulation/simulated_device.hpp"
 #include "tests/docs/model.hpp"
 
+namespace docs_switching {
+
 using namespace residency;
 using Gpu = SimulatedDevice;
 using Weights = Planned<Gpu>;
@@ -50,3 +52,5 @@ TEST_CASE("docs/budgets.md: more models than fit") {
     CHECK(broker.statistics().used_bytes == 0);
     CHECK(gpu.report_count() == 0);
 }
+
+}  // namespace docs_switching

@@ -25,6 +25,8 @@
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace broker_on_gpu {
+
 using gpu::MiB;
 using gpu::must;
 using gpu::must_cuda;
@@ -229,3 +231,5 @@ TEST_CASE("broker: two models and a growing KV cache under one total, by the dri
     must(device->deallocate(b.sums));
     must(device->destroy_stream(stream));
 }
+
+}  // namespace broker_on_gpu

@@ -16,6 +16,8 @@
 #include "tests/c_api/model.h"
 #include "tests/gpu/support.hpp"
 
+namespace c_api_on_gpu {
+
 namespace {
 
 constexpr std::uint32_t weights = 2 * layers;
@@ -178,3 +180,5 @@ TEST_CASE("C API: a GPU that is not there is an error with a text") {
     CHECK(model == nullptr);
     std::filesystem::remove(path);
 }
+
+}  // namespace c_api_on_gpu

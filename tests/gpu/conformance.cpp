@@ -7,9 +7,13 @@
 
 #include "tests/gpu/cuda_harness.hpp"
 
+namespace conformance_on_gpu {
+
 using gpu::CudaHarness;
 
 TEST_CASE("conformance: device") { residency::conformance::device_conformance<CudaHarness>(); }
 TEST_CASE("conformance: capture") { residency::conformance::capture_conformance<CudaHarness>(); }
 TEST_CASE("conformance: virtual memory") { residency::conformance::virtual_memory_conformance<CudaHarness>(); }
 TEST_CASE("conformance: flags") { residency::conformance::flag_conformance<CudaHarness>(); }
+
+}  // namespace conformance_on_gpu

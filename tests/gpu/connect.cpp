@@ -24,6 +24,8 @@
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace connect_on_gpu {
+
 using gpu::MiB;
 using gpu::must;
 using gpu::must_cuda;
@@ -193,3 +195,5 @@ TEST_CASE("the CUDA array interface names address and stream of a lease") {
     CHECK(must(residency::cuda_array_interface(on_default, WeightId{0})).stream ==
           (CudaDevice::Stream{}.is_legacy_default() ? 1 : 2));
 }
+
+}  // namespace connect_on_gpu

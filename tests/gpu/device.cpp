@@ -20,6 +20,8 @@
 
 #include "tests/gpu/support.hpp"
 
+namespace device_on_gpu {
+
 using namespace std::chrono_literals;
 using gpu::KiB;
 using gpu::MiB;
@@ -686,3 +688,5 @@ TEST_CASE("several threads share one device") {
     for (auto& thread : threads) { thread.join(); }
     CHECK(good == 8);
 }
+
+}  // namespace device_on_gpu

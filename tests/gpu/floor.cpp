@@ -17,6 +17,8 @@
 #include "tests/gpu/support.hpp"
 #include "tests/support/floor_of_schedules.hpp"
 
+namespace floor_on_gpu {
+
 using gpu::must;
 using gpu::must_cuda;
 using residency::CudaDevice;
@@ -73,3 +75,5 @@ TEST_CASE("C9: every schedule runs at its floor in the driver's stream-ordered p
     run_models<OnDemand>(1, 60);
     run_models<Ahead>(1, 20);
 }
+
+}  // namespace floor_on_gpu

@@ -21,6 +21,8 @@
 #include "tests/gpu/cuda_harness.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace links_on_gpu {
+
 using gpu::must;
 using gpu::must_cuda;
 using residency::CudaDevice;
@@ -263,3 +265,5 @@ TEST_CASE("replicas in step and apart, on two GPUs or on one that plays both") {
         CHECK(sums.all() == model.expected);
     }
 }
+
+}  // namespace links_on_gpu

@@ -20,6 +20,8 @@
 #include "residency/interop/thrust.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace memory_resource_on_gpu {
+
 using gpu::MiB;
 using gpu::must;
 using residency::BudgetBroker;
@@ -76,3 +78,5 @@ TEST_CASE("memory resource: in stream order, by cuda::stream_ref") {
     CHECK(resource.held_bytes() == 0);
     must(device.destroy_stream(stream));
 }
+
+}  // namespace memory_resource_on_gpu

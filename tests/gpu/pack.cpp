@@ -21,6 +21,8 @@
 #include "tests/gpu/unpacker.hpp"
 #include "tests/support/files.hpp"
 
+namespace pack_on_gpu {
+
 namespace {
 
 using gpu::must;
@@ -136,3 +138,5 @@ TEST_CASE("packed on the GPU: the bytes of the host, of all kinds of tensors, fr
         CHECK(now.total_bytes - now.free_bytes <= used + gpu::driver_own_bytes);
     }
 }
+
+}  // namespace pack_on_gpu

@@ -18,6 +18,8 @@
 #include "tests/gpu/support.hpp"
 #include "tests/gpu/unpacker.hpp"
 
+namespace packed_on_gpu {
+
 namespace {
 
 using residency::Budget;
@@ -253,3 +255,5 @@ TEST_CASE("a stream-ordered pool of packed storages: the same") {
                                         residency::pool::PackedStorages<residency::pool::StreamOrdered<CudaDevice>>>;
     gpu::for_seeds(38, run_online<Online>);
 }
+
+}  // namespace packed_on_gpu

@@ -15,6 +15,8 @@
 #include "residency/transport/staged.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace policies_on_gpu {
+
 namespace conformance = residency::conformance;
 using residency::CudaDevice;
 using Staged = residency::transport::Staged<CudaDevice>;
@@ -49,3 +51,5 @@ TEST_CASE("conformance: transport::Staged") {
         return std::make_unique<Staged>(config);
     });
 }
+
+}  // namespace policies_on_gpu

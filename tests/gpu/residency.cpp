@@ -29,6 +29,8 @@
 #include "residency/prefetch/scheduled.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace residency_on_gpu {
+
 using namespace std::chrono_literals;
 using gpu::KiB;
 using gpu::MiB;
@@ -553,3 +555,5 @@ TEST_CASE("residency: a captured pass brings the right weights, beside eager one
     must(device->destroy_stream(stream));
     must(device->destroy_stream(side));
 }
+
+}  // namespace residency_on_gpu

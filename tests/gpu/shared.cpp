@@ -16,6 +16,8 @@
 #include "tests/gpu/support.hpp"
 #include "tests/support/processes.hpp"
 
+namespace shared_on_gpu {
+
 using gpu::must;
 using gpu::must_cuda;
 using residency::CudaDevice;
@@ -71,3 +73,5 @@ TEST_CASE("bytes that the first process made are pinned by every process, and co
     must(device.deallocate(sums));
     must(device.destroy_stream(stream));
 }
+
+}  // namespace shared_on_gpu

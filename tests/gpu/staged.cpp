@@ -16,6 +16,8 @@
 #include "residency/model/catalog_builder.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace staged_on_gpu {
+
 using namespace residency;
 using gpu::KiB, gpu::MiB, gpu::must, gpu::must_cuda;
 
@@ -83,3 +85,5 @@ TEST_CASE("calls that may wait for the device do not keep threads from filling w
     must(device.deallocate(target));
     must(device.destroy_stream(stream));
 }
+
+}  // namespace staged_on_gpu

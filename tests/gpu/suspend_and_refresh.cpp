@@ -21,6 +21,8 @@
 #include "tests/gpu/support.hpp"
 #include "tests/support/replaced_weights.hpp"
 
+namespace suspend_and_refresh_on_gpu {
+
 using support::WeightsIn;
 
 namespace {
@@ -78,3 +80,5 @@ TEST_CASE("C31 C32: the same programs on two GPUs, by both links and from the ne
         });
     }
 }
+
+}  // namespace suspend_and_refresh_on_gpu

@@ -24,6 +24,8 @@
 #include "tests/gpu/support.hpp"
 #include "tests/support/recorded_passes.hpp"
 
+namespace timeline_on_gpu {
+
 using namespace std::chrono_literals;
 using gpu::MiB;
 using gpu::must;
@@ -160,3 +162,5 @@ TEST_CASE("timeline: captured passes, kernel by kernel") {
     }
     must(weights.try_observe(nullptr));
 }
+
+}  // namespace timeline_on_gpu

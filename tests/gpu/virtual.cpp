@@ -12,6 +12,8 @@
 #include "residency/device/cuda.hpp"
 #include "tests/gpu/support.hpp"
 
+namespace virtual_on_gpu {
+
 using gpu::MiB;
 using gpu::must;
 using gpu::must_cuda;
@@ -170,3 +172,5 @@ TEST_CASE("the virtual pool holds exactly its slots, and streams an image over a
     must(device.deallocate_host(host));
     must(device.destroy_stream(stream));
 }
+
+}  // namespace virtual_on_gpu

@@ -9,19 +9,19 @@
 #include <string_view>
 
 TEST_CASE("text is quoted on one line") {
-    using residency::detail::quoted;
-    CHECK(quoted("") == "\"\"");
-    CHECK(quoted("layer.0") == "\"layer.0\"");
-    CHECK(quoted("a\"b\\c") == "\"a\\\"b\\\\c\"");
-    CHECK(quoted(std::string_view{"\0\n\x7f", 3}) == "\"\\x00\\x0a\\x7f\"");
-    CHECK(quoted("größe") == "\"größe\"");
-    CHECK(quoted(std::string(160, 'x')).size() == 162);
-    CHECK(quoted(std::string(100000, 'x')).size() < 200);
+    namespace detail = residency::detail;  // not std::quoted
+    CHECK(detail::quoted("") == "\"\"");
+    CHECK(detail::quoted("layer.0") == "\"layer.0\"");
+    CHECK(detail::quoted("a\"b\\c") == "\"a\\\"b\\\\c\"");
+    CHECK(detail::quoted(std::string_view{"\0\n\x7f", 3}) == "\"\\x00\\x0a\\x7f\"");
+    CHECK(detail::quoted("größe") == "\"größe\"");
+    CHECK(detail::quoted(std::string(160, 'x')).size() == 162);
+    CHECK(detail::quoted(std::string(100000, 'x')).size() < 200);
 }
 
 TEST_CASE("what a terminal would obey, and what is not UTF-8, is shown as bytes") {
+    namespace detail = residency::detail;  // not std::quoted
     using residency::detail::escaped;
-    using residency::detail::quoted;
     using residency::detail::utf8_bytes;
     CHECK(escaped("a\\b \"größe\" 漢 \U0001F600") == "a\\b \"größe\" 漢 \U0001F600");
     CHECK(escaped("\x1b[2J\r\n\t\x7f") == "\\x1b[2J\\x0d\\x0a\\x09\\x7f");
@@ -33,7 +33,7 @@ TEST_CASE("what a terminal would obey, and what is not UTF-8, is shown as bytes"
                   "\xe2\x80\x93") == "\\xe2\\x81\\xa6\xe2\x80\x93");  // a dash stays
     CHECK(escaped("\xff"
                   "a\xc3") == "\\xffa\\xc3");
-    CHECK(quoted("\x1b\"\\\xff") == "\"\\x1b\\\"\\\\\\xff\"");
+    CHECK(detail::quoted("\x1b\"\\\xff") == "\"\\x1b\\\"\\\\\\xff\"");
     CHECK(escaped(escaped("\x1b\xff")) == escaped("\x1b\xff"));
 
     for (const char* whole : {"a", "é", "漢", "\U0001F600", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"}) {
