@@ -313,6 +313,7 @@ TEST_CASE("10,000 mutations of a packed file: it is refused, or loaded, and then
             }
         }
         if (is_repaired) { mutant.make_checksums_right(); }
+        std::filesystem::remove(changed);  // cut and written again, ext4 would flush it to the disk
         support::write_all(changed, mutant.bytes);
         const auto file = format::try_read_model(changed);
         const auto catalog = file ? file->try_catalog() : residency::Result<Catalog>{file.error()};
