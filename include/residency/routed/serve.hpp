@@ -14,14 +14,15 @@ namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
 
 /// What the threads of a team share. Experts are those of the layer.
 struct Scratch {
-    std::uint32_t first[most_experts];   ///< by expert: the first choice of it; none. From is_missed on: it is missed
+    std::uint32_t first[most_experts];   ///< by expert: the first choice of it; none
     std::uint32_t slot[most_experts];    ///< by expert that is chosen: its slot; none
     std::uint32_t misses[most_experts];  ///< experts
     std::uint32_t listed[most_experts];  ///< experts that are brought. From is_new on: the slot was another's
     std::uint32_t given[most_experts];   ///< by listed expert: its slot
     Key keys[most_experts];              ///< by miss: of the expert, where it had a slot
+    bool is_missed[most_experts];        ///< by expert that is chosen: some of its bytes have not come
 
-    static constexpr std::uint32_t is_missed = 1U << 30U, is_new = 1U << 30U;
+    static constexpr std::uint32_t is_new = 1U << 30U;
 };
 
 /// A slot that may be emptied.
@@ -324,8 +325,8 @@ private:
                 if (chosen.expert != none && scratch_.first[chosen.expert] == i) {
                     is_listed = chosen.is_listed;
                     scratch_.slot[chosen.expert] = chosen.at;
+                    scratch_.is_missed[chosen.expert] = chosen.is_missed;
                     if (chosen.at != none) { t_.slot[chosen.at].call = now_.call; }
-                    if (chosen.is_missed) { scratch_.first[chosen.expert] = Scratch::is_missed + i; }
                 }
             }
             std::uint32_t total = 0;
@@ -444,7 +445,7 @@ private:
                 continue;
             }
             slot.pieces = pieces;  // before anything reads it
-            if (!is_missed(local)) { continue; }
+            if (!scratch_.is_missed[local]) { continue; }
             team_.add(t_.state->counters.misses, 1);
             team_.add(t_.state->counters.demand_bytes, bytes_between(fill, pieces));
         }
@@ -454,10 +455,6 @@ private:
         const std::uint64_t bytes = fill.source.bytes;
         const std::uint64_t to = static_cast<std::uint64_t>(end) * piece_bytes;
         return (to < bytes ? to : bytes) - static_cast<std::uint64_t>(fill.first_piece) * piece_bytes;
-    }
-    /// Of a chosen expert: some of its bytes have not come.
-    [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_missed(std::uint32_t local) const {
-        return scratch_.first[local] >= Scratch::is_missed;
     }
     RESIDENCY_HOST_DEVICE void write_addresses() {
         RESIDENCY_ROLLED
@@ -482,14 +479,14 @@ private:
             bool is_new = false;
             Now now = now_;
             if (i < hits_end) {
-                const Chosen hit = chosen_at(i);
-                if (hit.expert == none || scratch_.first[hit.expert] != i) { continue; }
-                tell_policy(hit);
+                const std::uint32_t expert = expert_at(i);
+                if (expert == none || scratch_.first[expert] != i || scratch_.is_missed[expert]) { continue; }
+                tell_policy(chosen_at(i));
                 continue;
             }
             if (i < fills_end) {
                 local = scratch_.listed[i - hits_end] % Scratch::is_new;
-                if (!is_missed(local)) { continue; }  // it was a hit
+                if (!scratch_.is_missed[local]) { continue; }  // it was a hit
                 is_new = scratch_.listed[i - hits_end] >= Scratch::is_new;
                 now.order = most_choices + i - hits_end;
             } else {
