@@ -5,8 +5,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <random>
+#include <vector>
 
 #include "residency/conformance/routed_policy.hpp"
 #include "residency/evict/expected_use.hpp"
@@ -158,6 +161,50 @@ TEST_CASE("routed: what would leave before all that is there gets no slot: read 
         CHECK(cache.state.counters.guess_hits == 1);
         CHECK(cache.state.counters.guess_bytes == 1000);
     }
+}
+
+TEST_CASE_TEMPLATE("routed: what was found ahead leaves as what is found in the call", P, r::ExpectedUse, r::Lru,
+                   r::Lfu) {
+    std::uint64_t used = 0;
+    for (std::uint32_t run = 0; run < 40; ++run) {
+        CAPTURE(run);
+        std::mt19937_64 random{run};
+        const std::uint32_t layers = 1 + static_cast<std::uint32_t>(random() % 5), per_layer = 24;
+        const std::uint32_t slots = 20 + static_cast<std::uint32_t>(random() % 40);
+        r::OnHost<P> ahead{conformance::detail::equal_layers(layers, per_layer), slots, 1000};
+        r::OnHost<P> plain{conformance::detail::equal_layers(layers, per_layer), slots, 1000};
+        ahead.tables.reads_in_place = plain.tables.reads_in_place = run % 2 == 1;
+        std::uint32_t layer = 0;
+        for (std::uint32_t call = 0; call < 300; ++call) {
+            CAPTURE(call);
+            layer = random() % 8 == 0 ? static_cast<std::uint32_t>(random() % layers) : (layer + 1) % layers;
+            const auto choose = [&] {
+                std::vector<std::int32_t> chosen(1 + random() % 16);
+                for (std::int32_t& each : chosen) {
+                    each = static_cast<std::int32_t>((std::min)(random() % per_layer, random() % (per_layer + 1))) -
+                           (random() % 16 == 0 ? per_layer : 0);
+                }
+                return chosen;
+            };
+            if (random() % 6 == 0) {
+                const std::vector<std::int32_t> guessed = choose();
+                ahead.guess(layer, guessed);
+                plain.guess(layer, guessed);
+            }
+            const std::vector<std::int32_t> chosen = choose();
+            const auto& state = ahead.state;
+            const bool is_found = state.ahead_of == state.call + 1 && state.ahead_layer == layer && state.ahead > 0;
+            const std::uint64_t misses = state.counters.misses;
+            plain.state.ahead_of = 0;
+            ahead.serve(layer, chosen);
+            plain.serve(layer, chosen);
+            used += is_found && state.counters.misses > misses ? 1 : 0;
+            REQUIRE(ahead.slots() == plain.slots());
+            REQUIRE(state.counters.hits == plain.state.counters.hits);
+            REQUIRE(state.counters.in_place == plain.state.counters.in_place);
+        }
+    }
+    CHECK(used > 1000);
 }
 
 }  // namespace policies_test

@@ -278,6 +278,7 @@ __device__ std::uint32_t decide(const Tables<P>& tables, const Call& call) {
         decision.list((gate_before & gate_guessed) != 0);
         tell(state.listed, decision.fills());
         decision.finish();
+        if (gridDim.x > 1) { decision.look_ahead(); }  // nobody waits for this block
     }
     const std::uint32_t fills = decision.fills();
     if (threadIdx.x == 0 && fills == 0) { state.filling = 0; }

@@ -456,7 +456,8 @@ auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose&
     choose(std::as_const(there), std::as_const(slot_of), empty);
     now.slots = number;
     now.fresh = (std::min)(now.fresh, number);
-    now.fills = 0;                         // of a call that is over
+    now.fills = 0;  // of a call that is over
+    now.ahead_of = 0;
     now.guess_made = now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
     if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written.error(); }
     if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }

@@ -25,19 +25,6 @@ struct Scratch {
     static constexpr std::uint32_t is_new = 1U << 30U;
 };
 
-/// A slot that may be emptied.
-struct Candidate {
-    Key key;
-    std::uint32_t slot = none;
-    std::uint32_t order = 0;
-
-    /// Whether it is emptied before the other one. Among equals the one of the lower order is.
-    [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_before(const Candidate& other) const {
-        if (slot == none || other.slot == none) { return slot != none; }
-        return key.is_over(other.key) || (!other.key.is_over(key) && order < other.order);
-    }
-};
-
 /// The threads that make one decision together: here one thread. Those of a block are in cuda_server.cuh.
 struct OneThread {
     static constexpr std::uint32_t rank = 0, size = 1;
@@ -129,6 +116,7 @@ public:
         look_up();
         list(t_.state->guess_made != 0);
         finish();
+        if (!is_guess_) { look_ahead(); }
     }
     /// Reads what the tables say of this thread's first choice. A guess that has not ended may change that.
     RESIDENCY_HOST_DEVICE void look_up() {
@@ -180,6 +168,32 @@ public:
         if (!is_guess_) { write_addresses(); }
         tell_policy();
         if (team_.rank == team_.size - 1) { write_state(); }  // it has the fewest choices
+    }
+    /// After finish(), while others bring what is listed: who leaves first in the next call, if it serves the next layer.
+    RESIDENCY_HOST_DEVICE void look_ahead() {
+        if (misses_ == 0 || fresh_ < slots_) { return; }
+        team_.sync();
+        ++now_.call;
+        now_.layer = now_.layer + 1 < t_.layers ? now_.layer + 1 : 0;
+        round_ = t_.rounds[now_.layer] + 1;
+        State& state = *t_.state;
+        Best own;
+        look_at_own(own, {});
+        std::uint32_t listed = 0;
+        RESIDENCY_ROLLED
+        for (; listed < most_ahead; ++listed) {
+            const Candidate next = team_.first_of(own.first);
+            if (next.slot == none) { break; }
+            if (team_.rank == 0) { state.next_out[listed] = next; }
+            if (next.slot != own.first.slot) { continue; }
+            own.first = own.second;
+            own.second = {};
+            if (own.first.slot == none) { look_at_own(own, next); }
+        }
+        if (team_.rank != 0) { return; }
+        state.ahead = listed;
+        state.ahead_of = now_.call;
+        state.ahead_layer = now_.layer;
     }
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t fills() const { return fills_; }
     /// Of a guess: it was neither too early nor too late, nor pointless.
@@ -235,7 +249,7 @@ private:
         return i == team_.rank ? own_ : look_up(i, expert_of(choice_of(call_, i)));
     }
     [[nodiscard]] RESIDENCY_HOST_DEVICE std::uint32_t round_of(std::uint32_t layer) const {
-        return layer == call_.layer ? round_ : t_.rounds[layer];
+        return layer == (is_guess_ ? call_.layer : now_.layer) ? round_ : t_.rounds[layer];
     }
     [[nodiscard]] RESIDENCY_HOST_DEVICE Key key_of(const typename P::OfSlot& of_slot, std::uint32_t layer) const {
         return P::key(*t_.numbers, of_slot, layer, round_of(layer), now_);
@@ -336,11 +350,11 @@ private:
         }
         if (misses_ != 0) { team_.sync(); }
     }
-    /// The two of this thread's slots that are emptied first.
+    /// The two of this thread's slots that are emptied first, of those behind `after`.
     struct Best {
         Candidate first, second;
     };
-    RESIDENCY_HOST_DEVICE void look_at_own(Best& best) const {
+    RESIDENCY_HOST_DEVICE void look_at_own(Best& best, const Candidate& after) const {
         best = {};
         Slot slot;
         typename P::OfSlot of_slot{};
@@ -358,6 +372,7 @@ private:
             if (own.call == now_.call) { continue; }
             const Candidate one = own.expert == none ? Candidate{Key{free_key, 0}, at, at}
                                                      : Candidate{key_of(of_own, own.layer), at, own.expert};
+            if (after.slot != none && !after.is_before(one)) { continue; }
             if (one.is_before(best.first)) {
                 best.second = best.first;
                 best.first = one;
@@ -376,6 +391,11 @@ private:
         team_.sync();
         Best own;
         bool has_looked = false;
+        const State& state = *t_.state;
+        const bool is_ahead =
+            !is_guess_ && !guess_came_ && state.ahead_of == now_.call && state.ahead_layer == now_.layer;
+        const std::uint32_t ahead = is_ahead ? state.ahead : 0;
+        std::uint32_t ahead_at = 0;
         const std::int64_t room = is_guess_ ? t_.state->guess_room.value() : INT64_MAX;
         std::int64_t listed = 0;  // pieces
         RESIDENCY_ROLLED
@@ -387,14 +407,21 @@ private:
                 if (fresh_ < slots_) {
                     at = fresh_++;
                 } else {
-                    if (!has_looked) { look_at_own(own); }
-                    has_looked = true;
-                    const Candidate leaves = team_.first_of(own.first);
+                    Candidate leaves;
+                    while (ahead_at < ahead && t_.slot[state.next_out[ahead_at].slot].call == now_.call) { ++ahead_at; }
+                    if (ahead_at < ahead) {
+                        leaves = state.next_out[ahead_at];
+                    } else {
+                        if (!has_looked) { look_at_own(own, {}); }
+                        has_looked = true;
+                        leaves = team_.first_of(own.first);
+                    }
                     if (leaves.slot == none) { continue; }
                     if (may_stay_out && leaves.key.first < free_key && !leaves.key.is_over(scratch_.keys[k])) {
                         continue;
                     }
                     at = leaves.slot;
+                    ahead_at += ahead_at < ahead ? 1 : 0;
                 }
                 if (at % team_.size == team_.rank) {
                     t_.slot[at].call = now_.call;

@@ -7,6 +7,7 @@
 
 #include "residency/config.hpp"
 #include "residency/model/packed_form.hpp"
+#include "residency/routed/policies.hpp"
 
 namespace residency { inline namespace RESIDENCY_ABI { namespace routed {
 
@@ -99,6 +100,22 @@ struct GuessMean {
     }
 };
 
+/// A slot that may be emptied.
+struct Candidate {
+    Key key;
+    std::uint32_t slot = none;
+    std::uint32_t order = 0;
+
+    /// Whether it is emptied before the other one. Among equals the one of the lower order is.
+    [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_before(const Candidate& other) const {
+        if (slot == none || other.slot == none) { return slot != none; }
+        return key.is_over(other.key) || (!other.key.is_over(key) && order < other.order);
+    }
+};
+
+/// So many of those that leave next are found while a call brings what it lists.
+inline constexpr std::uint32_t most_ahead = 8;
+
 /// What changes, beside the tables.
 struct State {
     std::uint64_t call = 0;         ///< calls of serve() so far
@@ -115,6 +132,10 @@ struct State {
     GuessMean guess_room;           ///< what can come before the next call
     /// By block of a call: 1 and the number of fills, once they are listed; the block takes it.
     std::uint32_t listed[most_blocks] = {};
+    std::uint64_t ahead_of = 0;      ///< the call that `next_out` is for, if no guess is decided before
+    std::uint32_t ahead_layer = 0;   ///< that it has to serve
+    std::uint32_t ahead = 0;         ///< how many there are
+    Candidate next_out[most_ahead];  ///< that leave first, unless the call has chosen them
     std::uint32_t guess_messages[most_blocks] =
         {};             ///< by block of guesses: that something is listed, or that nothing is
     Counters counters;  ///< of all calls
