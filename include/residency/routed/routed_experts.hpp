@@ -459,6 +459,9 @@ auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose&
     now.fills = 0;  // of a call that is over
     now.ahead_of = 0;
     now.guess_made = now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
+    if (Status forgot = exchange(std::span{&now.ahead_of, 1}, &tables.state->ahead_of, false); !forgot) {
+        return forgot.error();  // first: what follows may fail half done
+    }
     if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written.error(); }
     if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }
     if (Status written = exchange(std::span{&now, 1}, tables.state, false); !written) { return written.error(); }

@@ -171,7 +171,7 @@ public:
     }
     /// After finish(), while others bring what is listed: who leaves first in the next call, if it serves the next layer.
     RESIDENCY_HOST_DEVICE void look_ahead() {
-        if (misses_ == 0 || fresh_ < slots_) { return; }
+        if (fills_ == 0 || fresh_ < slots_) { return; }
         team_.sync();
         ++now_.call;
         now_.layer = now_.layer + 1 < t_.layers ? now_.layer + 1 : 0;
@@ -388,14 +388,17 @@ private:
         for (std::uint32_t k = team_.rank; k < misses_ && may_stay_out; k += team_.size) {
             scratch_.keys[k] = key_of_miss(call_.first + scratch_.misses[k]);
         }
+        const State& state = *t_.state;
+        const bool is_ahead = !is_guess_ && state.ahead_of == now_.call && state.ahead_layer == now_.layer;
+        std::uint32_t next = 0, next_end = is_ahead ? state.ahead : 0;
+        std::uint32_t stays = 0;  // bit i: next_out[i] is chosen. Read before any of these slots is given
+        RESIDENCY_ROLLED
+        for (std::uint32_t i = 0; i < next_end; ++i) {
+            if (t_.slot[state.next_out[i].slot].call == now_.call) { stays |= 1U << i; }
+        }
         team_.sync();
         Best own;
         bool has_looked = false;
-        const State& state = *t_.state;
-        const bool is_ahead =
-            !is_guess_ && !guess_came_ && state.ahead_of == now_.call && state.ahead_layer == now_.layer;
-        const std::uint32_t ahead = is_ahead ? state.ahead : 0;
-        std::uint32_t ahead_at = 0;
         const std::int64_t room = is_guess_ ? t_.state->guess_room.value() : INT64_MAX;
         std::int64_t listed = 0;  // pieces
         RESIDENCY_ROLLED
@@ -408,9 +411,9 @@ private:
                     at = fresh_++;
                 } else {
                     Candidate leaves;
-                    while (ahead_at < ahead && t_.slot[state.next_out[ahead_at].slot].call == now_.call) { ++ahead_at; }
-                    if (ahead_at < ahead) {
-                        leaves = state.next_out[ahead_at];
+                    while (next < next_end && (stays >> next & 1U) != 0) { ++next; }
+                    if (next < next_end) {
+                        leaves = state.next_out[next];
                     } else {
                         if (!has_looked) { look_at_own(own, {}); }
                         has_looked = true;
@@ -421,7 +424,7 @@ private:
                         continue;
                     }
                     at = leaves.slot;
-                    ahead_at += ahead_at < ahead ? 1 : 0;
+                    if (next < next_end) { ++next; }
                 }
                 if (at % team_.size == team_.rank) {
                     t_.slot[at].call = now_.call;
@@ -553,6 +556,7 @@ private:
             state.guess_fills = fills_;
             state.guess_next = 0;
             state.guess_made = is_decided_ ? 1 : 0;
+            if (fills_ != 0) { state.ahead_of = 0; }
             return;
         }
         if (guess_came_) {

@@ -132,7 +132,7 @@ struct State {
     GuessMean guess_room;           ///< what can come before the next call
     /// By block of a call: 1 and the number of fills, once they are listed; the block takes it.
     std::uint32_t listed[most_blocks] = {};
-    std::uint64_t ahead_of = 0;      ///< the call that `next_out` is for, if no guess is decided before
+    std::uint64_t ahead_of = 0;      ///< the call that `next_out` is for; 0: none
     std::uint32_t ahead_layer = 0;   ///< that it has to serve
     std::uint32_t ahead = 0;         ///< how many there are
     Candidate next_out[most_ahead];  ///< that leave first, unless the call has chosen them
