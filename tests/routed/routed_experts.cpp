@@ -557,6 +557,57 @@ TEST_CASE("routed: C19: a larger budget that fails, and can not be undone, leave
     CHECK(failed > 30);
 }
 
+TEST_CASE(
+    "routed: C19: a smaller budget or a prefill that fails anywhere leaves the cache as it was, or as it was to be") {
+    using residency::simulation::CallKind;
+    for (const bool is_prefill : {false, true}) {
+        CAPTURE(is_prefill);
+        // The hits of a run in which a call of some kind fails; any: none does.
+        int failed = 0;
+        const auto hits = [&](bool is_changed, CallKind kind, std::uint64_t nth) {
+            Fixture f{{12, 12}, 30'000};
+            const SimulatedServer<> server;
+            Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "70%", 4)};
+            std::mt19937 random{6};
+            const auto decode = [&](int tokens) {
+                for (int token = 0; token < tokens; ++token) {
+                    for (std::uint32_t layer = 0; layer < 2; ++layer) {
+                        const auto chosen = choose_experts(random, 12, 4);
+                        f.choose(chosen);
+                        f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
+                    }
+                }
+            };
+            decode(20);
+            if (kind != CallKind::any) { f.gpu().fail(kind, nth); }
+            if (is_changed) {
+                const bool is_done = is_prefill ? cache.try_begin_prefill(6).has_value()
+                                                : cache.try_set_budget(Budget::parse("30%")).has_value();
+                failed += is_done ? 0 : 1;
+            }
+            f.gpu().clear_failures();
+            if (is_prefill && is_changed) { static_cast<void>(cache.try_end_prefill().has_value()); }
+            decode(20);
+            const auto statistics = must(cache.try_statistics());
+            CHECK(f.wrong == 0);
+            CHECK(statistics.held_bytes <= cache.budget().bytes);
+            return statistics.total.hits;
+        };
+        const std::uint64_t before = hits(false, CallKind::any, 0), after = hits(true, CallKind::any, 0);
+        CHECK(before != after);
+        for (const CallKind kind : {CallKind::synchronize_stream, CallKind::synchronize_device, CallKind::copy,
+                                    CallKind::allocate_host, CallKind::deallocate_host, CallKind::unmap}) {
+            for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+                CAPTURE(static_cast<int>(kind));
+                CAPTURE(nth);
+                const std::uint64_t with_a_failure = hits(true, kind, nth);
+                CHECK((with_a_failure == before || with_a_failure == after));
+            }
+        }
+        CHECK(failed >= 6);
+    }
+}
+
 TEST_CASE("routed: several guesses before a call count each; one that comes too late brings nothing") {
     Fixture f{{8, 8, 8}};
     const SimulatedServer<> server;

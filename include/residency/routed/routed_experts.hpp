@@ -442,30 +442,35 @@ template <VirtualMemoryDevice D, Policy P>
 template <class Choose>
 auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose& choose)
     -> Result<std::vector<std::uint32_t>> {
-    std::vector<Slot> there(experts);  // all: the device may have got to know more slots than the host
-    std::vector<std::uint32_t> slot_of(experts);
-    routed::State now;
-    if (Status read = exchange(std::span{there}, tables.slot, true); !read) { return read.error(); }
-    if (Status read = exchange(std::span{slot_of}, tables.slot_of, true); !read) { return read.error(); }
-    if (Status read = read_state(now); !read) { return read.error(); }
-    const auto empty = [&](std::uint32_t at) {
-        if (there[at].expert != none) { slot_of[there[at].expert] = none; }
-        there[at] = {};
-    };
-    for (std::uint32_t at = number; at < experts; ++at) { empty(at); }
-    choose(std::as_const(there), std::as_const(slot_of), empty);
-    now.slots = number;
-    now.fresh = (std::min)(now.fresh, number);
-    now.fills = 0;  // of a call that is over
-    now.ahead_of = 0;
-    now.guess_made = now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
-    if (Status forgot = exchange(std::span{&now.ahead_of, 1}, &tables.state->ahead_of, false); !forgot) {
-        return forgot.error();  // first: what follows may fail half done
-    }
-    if (Status written = exchange(std::span{slot_of}, tables.slot_of, false); !written) { return written.error(); }
-    if (Status written = exchange(std::span{there}, tables.slot, false); !written) { return written.error(); }
-    if (Status written = exchange(std::span{&now, 1}, tables.state, false); !written) { return written.error(); }
-    return slot_of;
+    // What has to agree goes back in one copy: where that fails, nothing has changed.
+    std::byte* const begin = reinterpret_cast<std::byte*>(tables.slot_of);
+    const auto bytes = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(tables.state + 1) - begin);
+    std::vector<std::uint32_t> left;
+    Status done = with_pinned(bytes, [&](std::byte* pinned) -> Status {
+        if (Status read = copy(pinned, begin, bytes); !read) { return read; }
+        if (Status idle = device->synchronize(side); !idle) { return idle; }
+        const auto read = [&]<class T>(T* on_device) {
+            return reinterpret_cast<T*>(pinned + (reinterpret_cast<std::byte*>(on_device) - begin));
+        };
+        const std::span slot_of{read(tables.slot_of), experts};
+        const std::span there{read(tables.slot), experts};  // all: the device may have got to know more than the host
+        const auto empty = [&](std::uint32_t at) {
+            if (there[at].expert != none) { slot_of[there[at].expert] = none; }
+            there[at] = {};
+        };
+        for (std::uint32_t at = number; at < experts; ++at) { empty(at); }
+        choose(std::span<const Slot>{there}, std::span<const std::uint32_t>{slot_of}, empty);
+        routed::State& now = *read(tables.state);
+        now.slots = number;
+        now.fresh = (std::min)(now.fresh, number);
+        now.fills = 0;  // of a call that is over
+        now.ahead_of = 0;
+        now.guess_made = now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
+        left.assign(slot_of.begin(), slot_of.end());
+        return copy(begin, pinned, bytes);
+    });
+    if (!done) { return done.error(); }
+    return left;
 }
 
 template <VirtualMemoryDevice D, Policy P>
@@ -641,14 +646,14 @@ std::uint64_t RoutedExperts<D, P>::State::lay_out(std::byte* at) {
     };
     take(tables.sources, experts);
     take(tables.numbers, 1);
-    take(tables.slot_of, experts);
+    take(tables.slot_of, experts);  // from here to the state: what empty_slots() exchanges
     take(tables.slot, experts);
+    take(tables.state, 1);
     take(tables.rounds, tables.layers);
     take(tables.of_expert, experts);
     take(tables.of_slot, experts);
     take(tables.fills, (std::min)(options.choices, most_experts));
     take(tables.guess_fills, (std::min)(options.choices, most_experts));
-    take(tables.state, 1);
     take(addresses, std::uint64_t{tables.layers} * options.choices);
     take(slots_of_choices, std::uint64_t{tables.layers} * options.choices);
     take(all_addresses, experts);
@@ -836,7 +841,7 @@ auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> {
     Found found;
-    auto left = empty_slots(slots, [&](const std::vector<Slot>& there, const std::vector<std::uint32_t>& slot_of,
+    auto left = empty_slots(slots, [&](std::span<const Slot> there, std::span<const std::uint32_t> slot_of,
                                        const auto& empty) {
         for (std::uint32_t at = 0; at < slots; ++at) {  // what a guess has brought a part of is not read where it lies
             const std::uint32_t expert = there[at].expert;
