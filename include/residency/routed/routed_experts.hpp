@@ -445,7 +445,7 @@ auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose&
     // What has to agree goes back in one copy: where that fails, nothing has changed.
     std::byte* const begin = reinterpret_cast<std::byte*>(tables.slot_of);
     const auto bytes = static_cast<std::uint64_t>(reinterpret_cast<std::byte*>(tables.state + 1) - begin);
-    std::vector<std::uint32_t> left;
+    std::vector<std::uint32_t> left(experts);  // here: nothing may throw while pinned memory is held
     Status done = with_pinned(bytes, [&](std::byte* pinned) -> Status {
         if (Status read = copy(pinned, begin, bytes); !read) { return read; }
         if (Status idle = device->synchronize(side); !idle) { return idle; }
@@ -466,7 +466,7 @@ auto RoutedExperts<D, P>::State::empty_slots(std::uint32_t number, const Choose&
         now.fills = 0;  // of a call that is over
         now.ahead_of = 0;
         now.guess_made = now.guess_fills = 0;  // what the last guess has not brought is brought by a miss
-        left.assign(slot_of.begin(), slot_of.end());
+        std::ranges::copy(slot_of, left.begin());
         return copy(begin, pinned, bytes);
     });
     if (!done) { return done.error(); }
@@ -841,6 +841,7 @@ auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
 template <VirtualMemoryDevice D, Policy P>
 auto RoutedExperts<D, P>::State::take_ring(std::uint32_t ring) -> Result<Found> {
     Found found;
+    found.ring.reserve(slots);
     auto left = empty_slots(slots, [&](std::span<const Slot> there, std::span<const std::uint32_t> slot_of,
                                        const auto& empty) {
         for (std::uint32_t at = 0; at < slots; ++at) {  // what a guess has brought a part of is not read where it lies
