@@ -301,14 +301,21 @@ void Case::destroy(Target& target) {
     while (target.subject->graphs() > 0) { target.subject->drop_graph(0); }
     target.subject->end_use();
     target.subject.reset();
+    target.cap_bytes = 0;
+    target.client.reset();
+    if (is_lost_) { return; }
+    // Where all calls fail that wait for its kernels, a Residency ends before them, and leaves its memory to them (C20). What they are to find
+    // changes only once they have run.
+    for (int i = 0; i <= armed_; ++i) {
+        if (device_.synchronize()) { break; }
+    }
+    collect(target);
     for (std::uint32_t i = 0; i < target.model->at_source.size(); ++i) {  // what kernels wrote is gone
         const StorageId storage{i};
         if (target.model->catalog.storage(storage).is_mutable) {
             target.model->set_content(storage, target.model->at_source[i]);
         }
     }
-    target.cap_bytes = 0;
-    target.client.reset();
 }
 
 void Case::recover(Target& target) {
