@@ -218,6 +218,7 @@ void Experts::recover(Random& random) {
         static_cast<void>(cache_->try_statistics().has_value());  // what failed before is said once
     }
     may_fail_ = false;
+    if (cache_ && cache_->pending_bytes() != 0) { failed("bytes of experts are pending, and everything is complete"); }
     if (!cache_) {
         construct(random, [](std::uint64_t) {});
     }

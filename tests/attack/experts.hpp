@@ -33,9 +33,10 @@ public:
     /// One more operation on the cache, or its construction. `may_fail`: a call of the device may fail, and a refusal has a reason.
     /// `allow(bytes)` is told of what it may hold from then on.
     void operate(Random& random, bool may_fail, const std::function<void(std::uint64_t)>& allow);
-    /// The bytes that it may hold now, memory for choices included.
+    [[nodiscard]] bool is_made() const noexcept { return cache_.has_value(); }
+    /// The bytes that it may hold now, memory for choices included, and what is pending.
     [[nodiscard]] std::uint64_t cap_bytes() const noexcept {
-        return own_bytes_ + (cache_ ? cache_->budget().bytes : 0);
+        return own_bytes_ + (cache_ ? cache_->budget().bytes + cache_->pending_bytes() : 0);
     }
     /// What it holds. Blocks; nothing: the device did not say it.
     [[nodiscard]] std::optional<std::uint64_t> held_bytes();

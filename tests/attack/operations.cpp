@@ -313,10 +313,13 @@ void Case::write(Target& target) {
 
 void Case::operate_experts() {
     now_at("experts");
+    const bool was_made = experts_->is_made();
     experts_->operate(random_, may_fail(), [this](std::uint64_t bytes) {
         const std::uint64_t before = experts_->cap_bytes();
         allow(bytes > before ? bytes - before : 0);
     });
+    // As of a Residency that ends: where several calls fail, it may leave something behind.
+    if (armed_ > 0 && was_made && !experts_->is_made()) { is_leaky_ = true; }
 }
 
 void Case::change_schedule(Target& target) {

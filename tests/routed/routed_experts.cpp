@@ -558,6 +558,57 @@ TEST_CASE("routed: C19: a larger budget that fails, and can not be undone, leave
 }
 
 TEST_CASE(
+    "routed: C19: what a larger budget can not give back that fails is pending: a broker counts it, and gets it") {
+    using residency::simulation::CallKind;
+    int pending = 0;
+    for (const CallKind kind : {CallKind::synchronize_stream, CallKind::copy, CallKind::allocate_host,
+                                CallKind::destroy_chunk, CallKind::any}) {
+        for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+            CAPTURE(static_cast<int>(kind));
+            CAPTURE(nth);
+            Fixture f{{12, 12}, 30'000};
+            const auto used = [&] {
+                const auto memory = must(f.gpu().memory());
+                return memory.total_bytes - memory.free_bytes;
+            };
+            const std::uint64_t others = used();
+            const SimulatedServer<> server;
+            auto given = options(server, "0", 4);
+            const auto sizes = Cache<ExpectedUse>::resolve_budget(f.gpu(), f.catalog, f.experts, given);
+            BudgetBroker broker{{.total_bytes = sizes.resident_from_bytes}};
+            auto memory = broker.add_memory({.name = "KV cache"});
+            must(memory.try_take(sizes.resident_from_bytes - sizes.floor_bytes));
+            auto client = broker.add_model(
+                {.name = "experts", .floor_bytes = sizes.floor_bytes, .wanted_bytes = sizes.resident_from_bytes});
+            given.budget = client.budget();
+            Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, given};
+            memory.give_back(sizes.resident_from_bytes - sizes.floor_bytes);
+
+            // The change fails, and so does what undoes it.
+            for (std::uint64_t more = 0; more < 40; ++more) { f.gpu().fail(kind, nth + more); }
+            if (kind == CallKind::destroy_chunk) { f.gpu().fail(CallKind::map, 1); }
+            const bool is_larger = client.try_at_pass_end(cache).has_value();
+            f.gpu().clear_failures();
+            CHECK(used() - others <= cache.budget().bytes + cache.pending_bytes());
+            CHECK(used() - others <= client.account().used_bytes);
+            CHECK(broker.statistics().granted_bytes <= sizes.resident_from_bytes);
+            pending += !is_larger && cache.pending_bytes() != 0 ? 1 : 0;
+            if (nth % 2 == 0) {
+                static_cast<void>(must(cache.try_statistics()));
+            } else {
+                must(cache.try_reclaim_pending());
+            }
+            CHECK(cache.pending_bytes() == 0);
+            CHECK(used() - others <= cache.budget().bytes);
+            must(client.try_at_pass_end(cache));
+            CHECK(cache.slots() == 24);
+            CHECK(used() - others <= client.account().used_bytes);
+        }
+    }
+    CHECK(pending > 6);
+}
+
+TEST_CASE(
     "routed: C19: a smaller budget or a prefill that fails anywhere leaves the cache as it was, or as it was to be") {
     using residency::simulation::CallKind;
     for (const bool is_prefill : {false, true}) {

@@ -205,9 +205,18 @@ public:
     /// The cache serves again. Errors: as try_begin_prefill().
     [[nodiscard]] Status try_end_prefill();
 
-    /// Blocks until the device is idle. Another budget: with fewer slots, what is in the others leaves. On failure the old one is in force.
-    /// Errors: budget; out_of_memory; the device's own.
+    /// Blocks until the device is idle. Another budget: with fewer slots, what is in the others leaves. On failure the old one is in force;
+    /// memory that could not be given back, since several calls failed, is pending. Errors: budget; out_of_memory; the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget);
+    /// Device bytes that are held beyond the budget in force. Any call gives them back that blocks until the device is idle.
+    [[nodiscard]] std::uint64_t pending_bytes() const noexcept {
+        const std::uint64_t held = state().held_bytes(), allowed = state().budget.bytes;
+        return held > allowed ? held - allowed : 0;
+    }
+    /// Gives pending bytes back. Blocks until the device is idle, if a change of the budget has failed. Errors: the device's own.
+    [[nodiscard]] Status try_reclaim_pending() {
+        return state().is_settled ? Status{} : state().wait_idle("try_reclaim_pending");
+    }
 #if RESIDENCY_EXCEPTIONS
     /// As the functions above, but throw Exception.
     /// @{
@@ -226,6 +235,7 @@ public:
     }
     void end_prefill() { unwrap(try_end_prefill()); }
     BudgetChange set_budget(const Budget& wanted) { return unwrap(try_set_budget(wanted)); }
+    void reclaim_pending() { unwrap(try_reclaim_pending()); }
     /// @}
 #endif
     /// The budget in force.
@@ -280,7 +290,8 @@ struct RoutedExperts<D, P>::State {
     bool owes_unpacking = false;      // what it has brought
     ResolvedBudget budget;
     std::uint32_t slots = 0;
-    std::uint32_t known_slots = 0;  // that the device may count on, whose memory is held: at least those
+    // False: a change has failed. The device may count on more slots, whose memory is held.
+    bool is_settled = true;
 
     /// What one group of a prefill copies.
     struct GroupCopies {
@@ -329,13 +340,23 @@ struct RoutedExperts<D, P>::State {
         const std::uint64_t chunk = pool.chunk_bytes(*device);
         return pool.hold(static_cast<std::uint32_t>(pool::round_up(number * tables.slot_bytes, chunk) / chunk));
     }
-    /// Blocks until the device is idle. `call`: of the caller's, for the error.
+    [[nodiscard]] std::uint64_t held_bytes() const noexcept { return memory_bytes + pool.held_bytes(); }
+    /// Makes a change of the budget good that has failed: there are `slots` slots, and no memory of others. Precondition: the device is idle.
+    [[nodiscard]] Status settle() {
+        if (is_settled) { return {}; }
+        Status settled = drop_slots(slots);
+        if (settled) { settled = hold(slots); }
+        is_settled = settled.has_value();
+        return settled;
+    }
+    /// Blocks until the device is idle, and settles. `call`: of the caller's, for the error.
     [[nodiscard]] Status wait_idle(const char* call) {
         Status idle = device->synchronize();
         if (idle && owes_unpacking) {
             idle = unpack_served(side);
             if (idle) { idle = device->synchronize(side); }
         }
+        if (idle) { idle = settle(); }
         return idle ? std::move(idle) : idle.error().in(std::string{call} + "() waits for the device");
     }
     /// Enqueues the unpacking of what the last call has brought, unless that was done.
@@ -685,7 +706,7 @@ Status RoutedExperts<D, P>::State::open() {
     if (!held) { return held.error().in("for the tables of the experts"); }
     memory = *held;
     if (Status opened = pool.open(*device, experts * tables.slot_bytes); !opened) { return opened; }
-    slots = known_slots = slots_in(budget.bytes);
+    slots = slots_in(budget.bytes);
     if (Status taken = hold(slots); !taken) { return taken.error().in("for " + std::to_string(slots) + " experts"); }
 
     // The tables as they begin: written in pinned memory in the same layout, and copied.
@@ -832,7 +853,7 @@ auto RoutedExperts<D, P>::try_statistics() -> Result<Statistics> {
     statistics.total = now.counters;
     statistics.slots = state.slots;
     statistics.experts = state.experts;
-    statistics.held_bytes = state.memory_bytes + state.pool.held_bytes();
+    statistics.held_bytes = state.held_bytes();
     statistics.churns =
         state.slots < state.experts && state.slots < 3 * std::uint64_t{state.options.choices} * state.tables.layers;
     return statistics;
@@ -981,36 +1002,30 @@ Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
         return Error{ErrorKind::wrong_state, "a prefill has begun: the budget changes after try_end_prefill()"};
     }
     if (Status idle = state.wait_idle("try_set_budget"); !idle) { return idle.error(); }
-    const std::uint64_t held = state.memory_bytes + state.pool.held_bytes();
+    const std::uint64_t held = state.held_bytes();
     BudgetContext context = state.context(wanted.kind());
     if (context.free_device_bytes) { *context.free_device_bytes += held; }
     auto resolved = wanted.try_resolve(context);
     if (!resolved) { return state.in_words(resolved.error()); }
     const std::uint32_t before = state.slots, after = state.slots_in(resolved->bytes);
-    if (after < state.known_slots) {  // first no kernel finds what goes
+    if (after < before) {  // first no kernel finds what goes
         if (Status left = state.drop_slots(after); !left) { return left.error(); }
-        state.slots = state.known_slots = after;
-    }
-    if (Status changed = state.hold(after); !changed) {
-        static_cast<void>(state.hold(state.known_slots).has_value());
-        return changed.error().in("for " + std::to_string(after) + " experts");
-    }
-    if (after > state.slots) {
-        state.known_slots = after;
-        if (Status told = state.set_slots(after); !told) {
-            if (state.drop_slots(before)) {
-                state.known_slots = before;
-                static_cast<void>(state.hold(before).has_value());
-            }
-            return told.error();
-        }
         state.slots = after;
     }
+    state.is_settled = false;
+    Status changed = state.hold(after);
+    if (changed && after > before) { changed = state.set_slots(after); }
+    if (!changed) {
+        static_cast<void>(state.settle().has_value());
+        return changed.error().in("for " + std::to_string(after) + " experts");
+    }
+    state.is_settled = true;
+    state.slots = after;
     BudgetChange change;
     change.budget_before_bytes = state.budget.bytes;
     change.budget_bytes = resolved->bytes;
     change.held_before_bytes = held;
-    change.held_bytes = state.memory_bytes + state.pool.held_bytes();
+    change.held_bytes = state.held_bytes();
     if (after < before) { change.evicted_bytes = (before - after) * state.tables.slot_bytes; }
     change.returned_at = device.host_time();
     change.complete_at = change.returned_at;
