@@ -780,6 +780,58 @@ TEST_CASE("whichever call fails while a pass is captured: a whole graph or none,
     CHECK(failures > 60);
 }
 
+TEST_CASE("C19: a capture that could not be ended is ended by the next call, whichever it is") {
+    const auto next = [](auto& weights, auto& graph, Stream stream, int call) -> Status {
+        switch (call) {
+            case 0: return weights.try_drain();
+            case 1: return graph.try_launch(stream);
+            case 2: {
+                auto pass = weights.try_begin(stream);
+                return pass ? pass->try_end() : Status{pass.error()};
+            }
+            case 3: {
+                auto changed = weights.try_set_budget(Budget::bytes(8 * chunk));
+                return changed ? Status{} : Status{changed.error()};
+            }
+            case 4: return weights.try_suspend();
+            default: return {};  // it ends
+        }
+    };
+    for (int call = 0; call <= 5; ++call) {
+        for (std::uint64_t ends = 1; ends <= 2; ++ends) {
+            CAPTURE(call);
+            CAPTURE(ends);
+            CheckedDevice device;
+            const Model model = uniform_model(device, 8, chunk);
+            const Stream stream = must(device.create_stream());
+            {
+                auto weights = make(device, model, 4 * chunk, in_order(model));
+                const auto body = plain(device, model, weights, stream);
+                auto first = must(weights.try_capture(stream, body));
+                must(first.try_launch(stream));
+                const auto refused = weights.try_capture(stream, [&](auto& pass) -> Status {
+                    body(pass);
+                    for (std::uint64_t i = 1; i <= ends; ++i) { device.fail(Device::CallKind::end_capture, i); }
+                    for (std::uint64_t i = 1; i <= 6; ++i) { device.fail(Device::CallKind::is_capturing, i); }
+                    return {};
+                });
+                REQUIRE_FALSE(refused);
+                device.clear_failures();
+                must(next(weights, first, stream, call));
+                if (call < 5) {
+                    must(weights.try_resume());
+                    run_pass(weights, model, stream);
+                    if (!first.is_stale()) { must(first.try_launch(stream)); }
+                    must(must(weights.try_capture(stream, body)).try_launch(stream));
+                    must(weights.try_drain());
+                }
+            }
+            CHECK(*model.wrong == 0);
+            must(device.destroy_stream(stream));
+        }
+    }
+}
+
 TEST_SUITE_END();
 
 }  // namespace capture_test

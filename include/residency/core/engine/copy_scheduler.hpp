@@ -162,11 +162,8 @@ public:
             if (auto back = join_capture(consumer->events.stream()); !back) { joined = std::move(back); }
         }
         auto graph = device_->end_capture(captured_stream_);
-        if (const auto open = device_->is_capturing(captured_stream_); !graph && open && *open) {
-            if (const auto ended = device_->end_capture(captured_stream_)) {
-                static_cast<void>(device_->destroy_graph(*ended).has_value());
-            }
-        }
+        is_capture_left_ = !graph.has_value();
+        static_cast<void>(end_left_capture().has_value());  // what fails here, a later call does
         copies_.swap(outside_copies_);
         outside_copies_.close();
         consumers_.swap(outside_consumers_);
@@ -178,6 +175,22 @@ public:
             graph = joined.error();
         }
         return graph;
+    }
+    /// Ends a capture that end_capture() could not end: until then nobody can wait for its streams. Otherwise nothing happens.
+    [[nodiscard]] Status end_left_capture() {
+        if constexpr (CapturingDevice<D>) {
+            if (!is_capture_left_) { return {}; }
+            auto open = device_->is_capturing(captured_stream_);
+            if (open && *open) {
+                const auto ended = device_->end_capture(captured_stream_);
+                if (ended) { static_cast<void>(device_->destroy_graph(*ended).has_value()); }
+                open = ended ? Result<bool>{false} : device_->is_capturing(captured_stream_);
+                if (open && *open) { return ended.error(); }
+            }
+            if (!open) { return open.error(); }
+            is_capture_left_ = false;
+        }
+        return {};
     }
     /// A consumer waits for every arrival and for every recorded point of the others: what a graph launch needs.
     [[nodiscard]] Status order_after_everything(ConsumerId id);
@@ -269,6 +282,7 @@ private:
     std::uint64_t pass_ = 0;
 
     bool in_capture_ = false;
+    bool is_capture_left_ = false;  // captured_stream_ may still capture, since the end failed
     typename D::Stream captured_stream_{};
     typename D::Event fork_{}, join_{};
     std::vector<typename D::Event> capture_events_;
@@ -507,6 +521,7 @@ Status CopyScheduler<D>::order_after_everything(ConsumerId id) {
 
 template <Device D>
 Status CopyScheduler<D>::drain() {
+    if (auto ended = end_left_capture(); !ended) { return ended; }
     for (const auto& consumer : consumers_) {
         for (const EventPoint use : consumer->last_use) {
             if (use == lost) { return drain_device(); }
@@ -524,6 +539,7 @@ Status CopyScheduler<D>::drain() {
 
 template <Device D>
 Status CopyScheduler<D>::drain_device() {
+    if (auto ended = end_left_capture(); !ended) { return ended; }
     ++counters_->host_waits;
     if (auto done = device_->synchronize(); !done) { return done; }
     for (auto& consumer : consumers_) {

@@ -355,6 +355,7 @@ Status Session<D>::begin_pass(Stream stream) {
     }
     if (auto awake = check_not_suspended(); !awake) { return awake; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
+    if (auto ended = copy_scheduler.end_left_capture(); !ended) { return ended; }
     Decider<D>& decider = *shared_.decider;
     const auto is_captured = shared_.device->is_capturing(stream);
     if (!is_captured) { return is_captured.error(); }
@@ -504,6 +505,7 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     }
     // Its memory is still there if it could not be given back. What its kernels write would be lost.
     if (auto awake = check_not_suspended(); !awake) { return awake; }
+    if (auto ended = shared_.copy_scheduler.end_left_capture(); !ended) { return ended; }
     const auto is_captured = shared_.device->is_capturing(stream);
     if (!is_captured) { return is_captured.error(); }
     if (*is_captured) {
