@@ -16,9 +16,13 @@
 #include <thread>
 #include <vector>
 
+#include "residency/core/planned/planned_decider.hpp"
+#include "residency/evict/eviction_policy.hpp"
 #include "residency/evict/queues.hpp"
 #include "residency/model/catalog_builder.hpp"
+#include "residency/pool/chunk_stock.hpp"
 #include "residency/pool/slab.hpp"
+#include "residency/pool/virtual.hpp"
 #include "residency/prefetch/prefetch_policy.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/transport/staged_streaming.hpp"
@@ -30,6 +34,7 @@ using simulation::CallKind;
 using streaming::must;
 using Staged = transport::Staged<streaming::Device>;
 using OnSlab = Residency<evict::Lru, prefetch::None, pool::Slab<streaming::Device>, Staged>;
+using Planned = Residency<evict::Planned, prefetch::Planned, pool::Virtual<streaming::Device>, Staged>;
 
 namespace {
 
@@ -74,6 +79,69 @@ struct Bench {
     Staged staged;
     streaming::Stream stream = must(device.create_stream());
     std::byte* place = static_cast<std::byte*>(must(device.allocate(8 * page)));
+};
+
+/// Weights from a file that cannot be read while `is_bad`; kernels write the last one.
+template <class Weights>
+struct BadFile {
+    BadFile() {
+        auto settings = staged_streaming::options<Weights>(model, 5 * page);
+        settings.transport.slot_bytes = page;
+        settings.transport.ring_bytes = 4 * page;
+        settings.transport.before_read = [this](StorageId, std::uint64_t, std::uint64_t) -> Status {
+            if (is_bad) { return Error{ErrorKind::io, "a bad sector"}; }
+            return {};
+        };
+        if constexpr (requires { settings.policies.pool.stock; }) {
+            settings.policies.pool.chunk_bytes = page;
+            settings.policies.pool.stock = &stock;
+        }
+        weights.emplace(must(Weights::try_create(device, file.catalog, std::move(settings))));
+    }
+    BadFile(const BadFile&) = delete;
+    BadFile& operator=(const BadFile&) = delete;
+    ~BadFile() {
+        weights.reset();
+        CHECK(*model.wrong == 0);
+        must(device.destroy_stream(stream));
+    }
+    /// A pass whose reads fail; what came is not looked at.
+    void lose() {
+        is_bad = true;
+        auto pass = must(weights->try_begin(stream));
+        for (const Schedule::Step& step : weights->schedule()) {
+            static_cast<void>(pass.try_acquire(step).has_value());
+        }
+        static_cast<void>(pass.try_end().has_value());
+        must(device.synchronize());
+        CHECK(says_so());
+    }
+    [[nodiscard]] bool says_so() const {
+        const Status status = weights->try_transport_status();
+        return !status && status.error().message() == "a bad sector";
+    }
+    /// The next pass says what the last one lacked; once.
+    void expect_said_once() {
+        CHECK(says_so());
+        const auto refused = weights->try_begin(stream);
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error().message() == "a bad sector");
+        expect_working();
+    }
+    void expect_working() {
+        for (int i = 0; i < 2; ++i) { streaming::run_pass(*weights, model, stream); }
+        must(weights->try_drain());
+    }
+
+    streaming::CheckedDevice device;
+    pool::ChunkStock<streaming::Device> stock{device, 8 * page, page};
+    streaming::Model model = streaming::make_model(
+        device, std::vector<streaming::Spec>{
+                    {page}, {page}, {page}, {page}, {page}, {page}, {page, Placement::resident, true}});
+    staged_streaming::InFile file{model};
+    streaming::Stream stream = must(device.create_stream());
+    std::atomic<bool> is_bad = false;
+    std::optional<Weights> weights;
 };
 
 }  // namespace
@@ -232,6 +300,73 @@ TEST_CASE("staged: what could not be read is said once, and brought again before
         CHECK(weights.statistics().total.evictions == 0);
     }
     must(device.destroy_stream(stream));
+}
+
+TEST_CASE_TEMPLATE("C19 C31: what cannot be read does not keep a model awake, and the next pass says it", Weights,
+                   OnSlab, Planned) {
+    BadFile<Weights> f;
+    f.expect_working();
+    f.lose();
+    must(f.weights->try_suspend());
+    CHECK(f.weights->statistics().held_bytes == 0);
+    CHECK(f.says_so());
+    f.is_bad = false;
+    must(f.weights->try_resume());
+    f.expect_said_once();
+}
+
+TEST_CASE_TEMPLATE("C19 C31: what never arrived is not kept as what kernels wrote", Weights, OnSlab, Planned) {
+    BadFile<Weights> f;
+    f.expect_working();
+    f.is_bad = true;
+    CHECK_FALSE(f.weights->try_refresh({streaming::weight(6)}, [] {}));
+    must(f.weights->try_suspend());
+    f.is_bad = false;
+    must(f.weights->try_resume());
+    f.expect_said_once();
+}
+
+TEST_CASE_TEMPLATE("C19 C32: what cannot be read can be replaced", Weights, OnSlab, Planned) {
+    BadFile<Weights> f;
+    f.expect_working();
+    f.lose();
+    must(f.weights->try_refresh_all([&] { f.is_bad = false; }));
+    f.expect_said_once();
+}
+
+TEST_CASE("C19 C31: what could not be read ahead of a resume() comes again, and no pass lacked it") {
+    BadFile<Planned> f;
+    f.expect_working();
+    must(f.weights->try_suspend());
+    f.is_bad = true;
+    CHECK(must(f.weights->try_bring_asleep(8 * page)) > 0);
+    must(f.device.synchronize());
+    CHECK(f.says_so());
+    f.is_bad = false;
+    must(f.weights->try_resume());
+    CHECK(f.weights->try_transport_status());
+    f.expect_working();
+}
+
+TEST_CASE_TEMPLATE("C19 C31: a resume() whose copies can neither be recorded nor awaited fails once", Weights, OnSlab,
+                   Planned) {
+    int failures = 0;
+    for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+        CAPTURE(nth);
+        BadFile<Weights> f;
+        f.expect_working();
+        must(f.weights->try_suspend());
+        for (std::uint64_t i = 0; i < 6; ++i) {
+            f.device.fail(CallKind::record, nth + i);
+            f.device.fail(CallKind::synchronize_stream, 1 + i);
+        }
+        const bool has_failed = !f.weights->try_resume();
+        failures += has_failed ? 1 : 0;
+        f.device.clear_failures();
+        must(f.weights->try_resume());
+        f.expect_working();
+    }
+    CHECK(failures > 0);
 }
 
 TEST_CASE("a ring or slots of no bytes are refused by their names") {

@@ -174,7 +174,7 @@ public:
     /// composition has its addresses again after try_resume() with the same budget, and its captured passes stay valid, unless neighbours held
     /// bytes for them (transport::Links); those of others become stale. With pool.stock the driver is not called (ModelGroup); what
     /// try_bring_asleep() brought is given back, too. Otherwise it does nothing where it is suspended. Errors: wrong_state (a pass or a lease is open), out_of_memory (of host memory), or the device's own: if
-    /// is_suspended() then, memory is still held, and another call goes on.
+    /// is_suspended() then, memory is still held, and another call goes on. What could not be read does not hinder it: see try_transport_status().
     [[nodiscard]] Status try_suspend() { return session().report_if_failed(session().suspend()); }
     /// Blocks until what kernels wrote is on the device again; other weights come with the next pass. Plans nothing, unless the budget has
     /// changed. Does nothing where it is not suspended. Errors, after which it is suspended as before: out_of_memory, budget, or the device's
@@ -194,7 +194,8 @@ public:
     /// the same size), and returns void or a Status. Blocks: until all uses and copies are complete, before; until what the device holds of
     /// these weights is new, after. No pass sees both. Nothing of this Residency reads the sources while `write()` runs; others that
     /// share them are refreshed around it: `a.try_refresh(w, [&] { return b.try_refresh(w, write); })`. Weights that lie in one storage are
-    /// refreshed together; a mutable weight that is named loses what kernels wrote. Addresses stay, and captured passes stay valid.
+    /// refreshed together; a mutable weight that is named loses what kernels wrote. Addresses stay, and captured passes stay valid. What could
+    /// not be read before does not hinder it: see try_transport_status().
     ///
     /// Errors: invalid_argument (no such weight) and wrong_state (a pass or a lease is open), before `write()` runs; what `write()` returns;
     /// io and mismatch (of files), or the device's own. Whatever fails, no pass reads a mix: the next one brings what is missing, or fails.

@@ -189,7 +189,7 @@ public:
     /// Blocks until every recorded use and every copy is complete, gives back what a change of the budget left pending, and where the decider
     /// streams nothing, brings what is not there yet.
     [[nodiscard]] Status drain();
-    [[nodiscard]] Status transport_status() const { return shared_.copy_scheduler.transport_status(); }
+    [[nodiscard]] Status transport_status() const { return shared_.transport_status(); }
     /// Who is told of the work from now on; null: nobody. Between passes, when no lease is open.
     [[nodiscard]] Status observe(WorkObserver<D>* observer);
 
@@ -277,10 +277,16 @@ private:
             "it is suspended, and holds no device memory: call resume(), or activate() of its ModelGroup, before "
             "passes, captures and other schedules"};
     }
-    /// Blocks until everything is complete, between passes; no lease is open.
+    /// Blocks until everything is complete, between passes; no lease is open. Says what the transport failed at.
     [[nodiscard]] Status settle() {
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto drained = shared_.drain(); !drained) { return drained; }
+        return budget_.reclaim_pending();
+    }
+    /// The same for calls that do not need what could not be read: it is neither said nor brought again.
+    [[nodiscard]] Status settle_unsaid() {
+        if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
+        if (auto settled = shared_.settle(); !settled) { return settled; }
         return budget_.reclaim_pending();
     }
     /// Another schedule, of this catalog, with the streams not drained yet. Blocks. On failure the one in force stays.
@@ -558,7 +564,7 @@ Status Session<D>::suspend() {
                      "it is suspended between passes, when no lease is open: end the pass and every lease before"};
     }
     if (!suspension_.is_suspended()) {
-        if (auto settled = settle(); !settled) { return settled; }
+        if (auto settled = settle_unsaid(); !settled) { return settled; }
         suspended_cap_bytes_ = budget_.decider_cap_bytes();
     }
     auto suspended = suspension_.suspend(residents_);
@@ -616,7 +622,7 @@ Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Wri
             return write();
         });
     }
-    if (auto settled = settle(); !settled) { return settled; }
+    if (auto settled = settle_unsaid(); !settled) { return settled; }
     return replace_sources(shared_, storages, true, write);
 }
 

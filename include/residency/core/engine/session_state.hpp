@@ -49,8 +49,9 @@ struct SessionState {
     /// Storages of which the device may hold bytes that are not the source's, because a read failed: ascending. No lease begins before they
     /// were brought again.
     std::vector<StorageId> unread;
-    Counters counters;   ///< since construction
-    Counters last_pass;  ///< of the last pass that ended
+    std::optional<Error> untold;  ///< the first failure of the transport that settle() noted and drain() has not said
+    Counters counters;            ///< since construction
+    Counters last_pass;           ///< of the last pass that ended
     CopyScheduler<D> copy_scheduler;
     std::unique_ptr<Decider<D>> decider;
     OrderLearner order;            ///< where the schedule comes from
@@ -88,23 +89,41 @@ struct SessionState {
         residency::detail::sort(unread);
         unread.erase(std::unique(unread.begin(), unread.end()), unread.end());
     }
-    /// Blocks until every recorded use and every copy is complete; then says, once, what the transport failed at, and brings what it could
-    /// not read again.
-    [[nodiscard]] Status drain() {
+    /// Blocks until every recorded use and every copy is complete, and notes what the transport failed at: a later drain() says it.
+    [[nodiscard]] Status settle() {
         if (auto drained = copy_scheduler.drain_all(); !drained) { return drained; }
         copy_scheduler.transport().check_links();
-        auto healthy = copy_scheduler.transport_status();
-        if (!healthy) {
+        if (auto healthy = copy_scheduler.transport_status(); !healthy) {
             copy_scheduler.transport().take_failure(unread);
             sort_unread();
+            if (!untold) { untold = healthy.error(); }
         }
-        const bool brings = !unread.empty();
-        auto brought = bring_unread();
-        if (!healthy) { return healthy; }
-        if (!brought || !brings) { return brought; }
+        return {};
+    }
+    /// Blocks until every recorded use and every copy is complete; then says what the transport has failed at since settle(), as often as it
+    /// is asked.
+    [[nodiscard]] Status await_copies() {
         auto drained = copy_scheduler.drain_all();
         copy_scheduler.transport().check_links();
         return drained ? copy_scheduler.transport_status() : std::move(drained);
+    }
+    /// Precondition: settled. Blocks where something could not be read: brings it again.
+    [[nodiscard]] Status bring_again() {
+        if (unread.empty()) { return {}; }
+        if (auto brought = bring_unread(); !brought) { return brought; }
+        return await_copies();
+    }
+    /// Blocks until every recorded use and every copy is complete; then says, once, what the transport failed at, and brings what it could
+    /// not read again.
+    [[nodiscard]] Status drain() {
+        if (auto settled = settle(); !settled) { return settled; }
+        if (!untold) { return bring_again(); }
+        static_cast<void>(bring_unread().has_value());  // it stays unread where that fails
+        return *std::exchange(untold, std::nullopt);
+    }
+    /// What the transport failed at, and no call has said.
+    [[nodiscard]] Status transport_status() const {
+        return untold ? Status{*untold} : copy_scheduler.transport_status();
     }
     /// Appends what of a storage lies on the device. Precondition: drained.
     [[nodiscard]] Status append_present(StorageId id, std::vector<transport::Fetch>& fetches) {
@@ -119,7 +138,7 @@ struct SessionState {
     /// if there is any of that, and then returns the failure of the transport, once.
     [[nodiscard]] Status recover_failed_calls() {
         if (auto idle = copy_scheduler.await_unrecorded_copies(); !idle) { return idle; }
-        return unread.empty() && copy_scheduler.transport_status() ? Status{} : drain();
+        return unread.empty() && transport_status() ? Status{} : drain();
     }
 
     /// Reads what was measured and is complete. What fails costs a measurement.

@@ -4,6 +4,7 @@
 
 // Giving all memory back and taking it again, and replacing what weights hold.
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -85,7 +86,8 @@ Status Suspension<D>::suspend(ResidentStore<D>& residents) {
 template <Device D>
 Status Suspension<D>::resume(ResidentStore<D>& residents, std::uint64_t cap_bytes) {
     if (!is_suspended_) { return {}; }
-    if (!has_given_back_) {
+    // What was brought ahead and could not be read comes again.
+    if (!has_given_back_ || !shared_->copy_scheduler.transport_status()) {
         if (auto given = give_back(residents); !given) { return given; }
     }
     has_given_back_ = false;
@@ -102,6 +104,11 @@ Status Suspension<D>::resume(ResidentStore<D>& residents, std::uint64_t cap_byte
 template <Device D>
 Status Suspension<D>::give_back(ResidentStore<D>& residents) {
     if (auto drained = shared_->copy_scheduler.drain_all(); !drained) { return drained; }
+    // Nobody has read what could not be brought since suspend() noted what passes lacked, and nothing of it stays.
+    if (!shared_->copy_scheduler.transport_status()) {
+        shared_->copy_scheduler.transport().check_links();
+        shared_->copy_scheduler.transport().take_failure(shared_->unread);
+    }
     shared_->unread.clear();
     has_given_back_ = false;
     if (auto given = shared_->decider->suspend(); !given) { return given; }
@@ -120,7 +127,7 @@ Status Suspension<D>::take_again(ResidentStore<D>& residents, std::uint64_t cap_
     }
     if (auto brought = shared_->decider->bring_residents(written); !brought) { return brought; }
     if (saved_.empty() && residents.held_now_bytes() == 0) { return {}; }
-    if (auto landed = shared_->drain(); !landed) { return landed; }
+    if (auto landed = shared_->await_copies(); !landed) { return landed; }
     return restore();
 }
 
@@ -131,7 +138,8 @@ Status Suspension<D>::save() {
     std::vector<transport::Fetch> present;
     const std::span<const Storage> storages = shared_->catalog.storages();
     for (std::uint32_t i = 0; i < storages.size(); ++i) {
-        if (!storages[i].is_mutable || storages[i].bytes == 0) { continue; }
+        const bool is_read = !std::binary_search(shared_->unread.begin(), shared_->unread.end(), StorageId{i});
+        if (!storages[i].is_mutable || storages[i].bytes == 0 || !is_read) { continue; }
         if (auto appended = shared_->append_present(StorageId{i}, present); !appended) { return appended; }
     }
     if (present.empty()) { return {}; }
@@ -179,7 +187,8 @@ template <Device D, class Write>
         shared.unread.insert(shared.unread.end(), storages.begin(), storages.end());
         shared.sort_unread();
     }
-    auto brought = shared.drain();
+    auto brought = shared.settle();
+    if (brought) { brought = shared.bring_again(); }
     if (!written) { return written; }
     return known ? std::move(brought) : std::move(known);
 }
