@@ -86,7 +86,7 @@ public:
     }
     [[nodiscard]] std::vector<residency::LinkUse> links() const override { return {}; }
     [[nodiscard]] double links_rate() const noexcept override { return 0; }
-    void check_links() override {}
+    residency::Status check_links() override { return {}; }
     void close() noexcept override { pinned_.close(); }
     void abandon() noexcept override {}
 

@@ -18,6 +18,11 @@
 #include <vector>
 
 #include "residency/conformance/transport_policy.hpp"
+#include "residency/core/engine/copy_scheduler.hpp"
+#include "residency/core/engine/storage_state.hpp"
+#include "residency/core/engine/transport_interface.hpp"
+#include "residency/core/measure/mark_log.hpp"
+#include "residency/core/measure/statistics.hpp"
 #include "residency/packed.hpp"
 #include "residency/planned.hpp"
 #include "residency/simulation/simulated_device.hpp"
@@ -27,6 +32,8 @@
 namespace links_test {
 
 using residency::Copy;
+using residency::StorageId;
+using residency::transport::Fetch;
 
 TEST_CASE("a planned model streams by two links, in less time than by one, eager and as a graph") {
     Host host;
@@ -194,6 +201,44 @@ TEST_CASE("whichever call of a neighbour fails, every byte arrives by the own li
             CHECK(host.run(weights) == 0);
             host.expect_no_reports();
         }
+    }
+}
+
+TEST_CASE("C14: copies out of a neighbour that can neither be joined nor awaited come before anything else") {
+    namespace core = residency::core;
+    for (const bool drains : {false, true}) {
+        int refused = 0;
+        // Records: of what is due, of each buffer, of all of them, of the arrival.
+        for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+            CAPTURE(drains);
+            CAPTURE(nth);
+            Host host;
+            std::vector<core::StorageState> states(12);
+            residency::Counters counters;
+            core::MarkLog<Device> marks;
+            core::CopyScheduler<Device> scheduler;
+            Links::Config config;
+            config.neighbours = {&host.neighbour};
+            must(scheduler.open(host.device, host.model.raw,
+                                std::make_unique<core::TransportAdapter<Device, Links>>(config), 64, states, counters,
+                                marks));
+            auto* const to = static_cast<std::byte*>(must(host.device.allocate(8 * mib)));
+            std::vector<Fetch> by_both;
+            for (std::uint32_t i = 0; i < 4; ++i) { by_both.push_back({StorageId{i}, 0, 2 * mib, to + i * 2 * mib}); }
+            const Fetch alone{StorageId{5}, 0, 4096, to};
+            host.device.fail(CallKind::record, nth);
+            host.device.fail(CallKind::synchronize_stream, 1);
+            refused += scheduler.transfer(by_both) ? 0 : 1;
+            host.device.clear_failures();
+            if (!drains) { must(scheduler.transfer({&alone, 1})); }
+            must(scheduler.drain());
+            must(host.device.fill(to, std::byte{0}, 4096, host.stream));  // nothing but the drain orders it
+            must(host.device.synchronize(host.stream));
+            must(host.device.deallocate(to));
+            scheduler.close();
+            host.expect_no_reports();
+        }
+        CHECK(refused >= 3);
     }
 }
 

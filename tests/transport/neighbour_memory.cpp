@@ -222,6 +222,47 @@ TEST_CASE("C32: replaced weights reach what neighbours hold of them") {
     host.expect_no_reports();
 }
 
+TEST_CASE(
+    "C32: what a neighbour reads that was left out, and could not be waited for, is waited for before it is replaced") {
+    for (const bool holds : {false, true}) {
+        for (const int times : {1, 2}) {
+            CAPTURE(holds);
+            CAPTURE(times);
+            Host host;
+            auto weights = make(host, holds ? std::vector<std::uint64_t>{32 * mib} : std::vector<std::uint64_t>{});
+            CHECK(host.run(weights) == 0);
+            const auto replace = [&] {
+                for (std::byte& byte : host.model.memory->bytes()) { byte ^= std::byte{1}; }
+                must(host.device.host_write(host.model.memory->bytes().data(), host.model.memory->bytes().size()));
+            };
+            // By its link a piece is on its way when a record fails; to its memory half of a copy (D10).
+            host.neighbour.fail(holds ? CallKind::copy : CallKind::record, 1);
+            for (int i = 0; i < times;
+                 ++i) {  // before it refreshes, it drains, which asks both for its link and for its memory
+                host.neighbour.fail(CallKind::synchronize_stream, holds ? 3 : 1);
+            }
+            if (holds) {
+                CHECK(weights.try_refresh_all(replace).has_value() == (times == 1));
+            } else {
+                std::uint64_t wrong = 0;
+                auto pass = must(weights.try_begin(host.stream));
+                for (const Schedule::Step& step : weights.schedule()) {
+                    const auto lease = must(pass.try_acquire(step));
+                    host.verify(step, lease, wrong);
+                }
+                must(pass.try_end());
+                CHECK(weights.try_refresh_all(replace).has_value() == (times == 1));
+                CHECK(wrong == 0);
+            }
+            host.neighbour.clear_failures();
+            must(weights.try_refresh_all(replace));
+            CHECK_FALSE((holds ? use_of(weights).held_reason : use_of(weights).reason).empty());
+            for (int turn = 0; turn < 2; ++turn) { CHECK(host.run(weights) == 0); }
+            host.expect_no_reports();
+        }
+    }
+}
+
 TEST_CASE("C31: a suspended model holds nothing at its neighbours; then it holds again, and its graphs are stale") {
     Host host;
     auto weights = make(host, {32 * mib});

@@ -132,8 +132,9 @@ public:
         return {all, all - own_rate_};
     }
     /// @}
-    /// Leaves neighbours out that are broken; what was lost there, status() says. Blocks until nothing is on its way to a neighbour.
-    void check_neighbours();
+    /// Leaves neighbours out that are broken; what was lost there, status() says. Blocks until nothing is on its way to a neighbour. An error:
+    /// one may still read from the host, or write to its memory.
+    [[nodiscard]] Status check_neighbours();
     void close() noexcept;  ///< what TransportPolicy asks for
     /// Gives nothing back that the device may still use.
     void abandon() noexcept {
@@ -219,7 +220,8 @@ private:
     void divide(std::uint64_t bytes);
     /// Enqueues the next bytes behind the cursor by a neighbour. On failure some of them may be under way.
     [[nodiscard]] Status send_by(Path& path, Cursor& cursor, std::uint64_t bytes);
-    /// Leaves a path out that failed. Blocks until nothing is on its way into the buffers; what was lost there, status() says.
+    /// Leaves a path out that failed. Blocks until nothing is on its way into the buffers; what was lost there, status() says. Where that
+    /// fails, check_neighbours() blocks until then.
     void leave_out(Path& path, const Error& error);
     /// The next bytes of a call: appended to pieces_. With a buffer they go there, and from there onward_.
     void take(Cursor& cursor, std::uint64_t bytes, std::byte* buffer);
@@ -470,18 +472,24 @@ Status Links<D>::status() const {
 }
 
 template <PeerDevice D>
-void Links<D>::check_neighbours() {
-    memory_.check();
+Status Links<D>::check_neighbours() {
+    Status idle = memory_.check();
     for (std::size_t i = 0; i < paths_.size(); ++i) {
-        if (!uses(i)) { continue; }
-        const auto settled = paths_[i].settle();
-        if (settled) {
-            paths_[i].is_pending = false;
+        Path& path = paths_[i];
+        if (!uses(i)) {
+            if (auto settled = path.settle_left_out(); !settled) { idle = std::move(settled); }
             continue;
         }
-        paths_[i].reason = settled.error().message();
-        if (may_lose(paths_[i])) { failure_ = settled.error(); }
+        auto settled = path.settle();
+        if (settled) {
+            path.is_pending = false;
+            continue;
+        }
+        path.reason = settled.error().message();
+        if (may_lose(path)) { failure_ = settled.error(); }
+        if (path.status()) { idle = std::move(settled); }
     }
+    return idle;
 }
 
 template <PeerDevice D>

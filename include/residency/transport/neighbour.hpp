@@ -27,6 +27,7 @@ struct Neighbour {
     std::uint64_t brought_bytes = 0;           ///< enqueued
     bool is_open = false;                      ///< the neighbour counts it as a user
     bool is_pending = false;                   ///< bytes were sent since it was found well
+    bool is_unsettled = false;                 ///< the last settle() failed
     std::string reason;                        ///< why it is not used, or less than was asked for
 
     /// May block. On failure close() gives back what is there.
@@ -49,7 +50,9 @@ struct Neighbour {
     }
     /// Gives back what open() made, when nothing uses it any more. Blocks.
     void close() noexcept {
-        if (into) { drop(neighbour->synchronize(*into)); }
+        const bool is_idle = !into || neighbour->synchronize(*into).has_value();
+        // What may still be written to is never given back.
+        if (std::exchange(is_unsettled, false) && !is_idle) { memory = nullptr; }
         if (out) { drop(device->synchronize(*out)); }
         if (is_done) { drop(device->destroy_event(*std::exchange(is_done, std::nullopt))); }
         if (answers) { drop(neighbour->destroy_event(*std::exchange(answers, std::nullopt))); }
@@ -69,8 +72,19 @@ struct Neighbour {
         return waited ? std::move(joined) : std::move(waited);
     }
     /// Blocks until nothing is on its way into its memory. An error: it is lost, and with it what was on its way, though the events of
-    /// earlier calls are reached.
-    [[nodiscard]] Status settle() { return neighbour->synchronize(*into); }
+    /// earlier calls are reached. Unless only this call failed: settle_left_out().
+    [[nodiscard]] Status settle() {
+        auto settled = neighbour->synchronize(*into);
+        is_unsettled = !settled;
+        return settled;
+    }
+    /// For a neighbour that is not used any more: as settle(), where that has failed so far. An error: it is well, and may still read from
+    /// the host and write to its memory.
+    [[nodiscard]] Status settle_left_out() {
+        if (!is_unsettled) { return {}; }
+        auto settled = settle();
+        return status() ? std::move(settled) : Status{};
+    }
     /// Whether it is well. Does not block.
     [[nodiscard]] Status status() const {
         auto answer = neighbour->is_complete(*answers);

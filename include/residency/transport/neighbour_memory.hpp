@@ -105,8 +105,8 @@ public:
     [[nodiscard]] Status status() const;
     /// Whether bytes on their way were lost since the last call.
     [[nodiscard]] bool take_failure() noexcept { return std::exchange(failure_, std::nullopt).has_value(); }
-    /// Leaves neighbours out that are lost. Blocks until nothing that was sent is on its way.
-    void check();
+    /// Leaves neighbours out that are lost. Blocks until nothing that was sent is on its way. An error: a neighbour may still read or write.
+    [[nodiscard]] Status check();
     /// What statistics say of a neighbour's memory.
     void describe(std::size_t i, LinkUse& use) const;
     /// Bytes are counted from here on.
@@ -258,6 +258,7 @@ auto NeighbourMemory<D>::divide(std::uint64_t bytes, const HostRate& host) const
 template <PeerDevice D>
 Status NeighbourMemory<D>::give_back(Shelf& shelf) {
     if (shelf.memory == nullptr) { return {}; }
+    if (auto settled = shelf.settle_left_out(); !settled) { return settled; }
     auto given = shelf.neighbour->deallocate(shelf.memory);
     if (!given && !shelf.is_left_out) { return given; }
     shelf.memory = nullptr;  // that of a neighbour that is lost is lost too
@@ -569,17 +570,23 @@ Status NeighbourMemory<D>::status() const {
 }
 
 template <PeerDevice D>
-void NeighbourMemory<D>::check() {
+Status NeighbourMemory<D>::check() {
+    Status idle;
     for (std::size_t i = 0; i < shelves_.size(); ++i) {
         Shelf& shelf = shelves_[i];
-        if (!uses(i)) { continue; }
+        if (!uses(i)) {
+            if (auto settled = shelf.settle_left_out(); !settled) { idle = std::move(settled); }
+            continue;
+        }
         const bool is_over = device_->synchronize(*shelf.out).has_value();
         if (auto settled = shelf.settle(); !settled) {
             leave_out(i, settled.error());
+            if (shelf.is_unsettled && shelf.status()) { idle = std::move(settled); }
         } else if (is_over) {
             shelf.is_pending = false;
         }
     }
+    return idle;
 }
 
 template <PeerDevice D>

@@ -70,7 +70,8 @@ struct CallRate {
 /// is_captured)`, `t.tell_plan(problem, budget_bytes, plan)` and `t.has_newer_plan()`, const: see Replicas.
 ///
 /// Semantic rules; the conformance suite cites them.
-///  T1 After a failed enqueue, nothing more of it reaches the device; what did reach it is ordered on s.
+///  T1 After a failed enqueue, nothing more of it reaches the device; what did reach it is ordered on s; of several links, where calls
+///     that order it failed too, only once the device is drained.
 ///  T2 enqueue allocates nothing in steady state.
 template <class T, class D>
 concept TransportPolicy =

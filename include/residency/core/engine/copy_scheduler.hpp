@@ -27,7 +27,7 @@ using EventPoint = std::uint64_t;
 
 /// Orders copies and reads. Every copy follows the last recorded use of the bytes that it overwrites (the write-after-read hazard), and
 /// every read follows the arrival of the bytes that it reads. For each copy: the copy stream waits for the use, the transport enqueues the
-/// bytes, the arrival is recorded, the consumer stream waits for it. Blocks in the functions named drain, after a record that failed, and
+/// bytes, the arrival is recorded, the consumer stream waits for it. Blocks in the functions named drain, after calls that failed, and
 /// while EventSequence::max_points are outstanding.
 template <Device D>
 class CopyScheduler {
@@ -124,9 +124,9 @@ public:
     /// Blocks. Copies from or to memory of the host, which are complete when it returns; after a failure await_unrecorded_copies() waits for
     /// them.
     [[nodiscard]] Status copy_and_wait(std::span<const Copy> copies) {
-        has_unrecorded_copy_ = true;
         auto copied = device_->copy(copies, copy_stream_);
         auto drained = drain();
+        if (!drained) { has_unrecorded_copy_ = true; }
         return copied ? std::move(drained) : std::move(copied);
     }
     /// Whether a consumer's stream has to be made to wait for an arrival.
@@ -272,7 +272,7 @@ private:
     Counters* counters_ = nullptr;
     typename D::Stream copy_stream_{};
     bool has_stream_ = false;
-    bool has_unrecorded_copy_ = false;  // neither its arrival could be recorded nor its stream be drained
+    bool has_unrecorded_copy_ = false;  // perhaps: neither its arrival could be recorded nor its stream be drained
     bool is_in_foreign_graph_ = false;
     bool has_orphaned_use_ = false;  // unrecorded, on a stream that no consumer stands for any more
     EventSequence<D> copies_;
@@ -427,6 +427,9 @@ Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> fetches) {
     if (fetches.empty()) { return copies_.last(); }
+    if (!in_capture_) {
+        if (auto idle = await_unrecorded_copies(); !idle) { return idle.error(); }
+    }
     const EventPoint coming = copies_.last() + 1;
     const bool is_told = log_->is_told_copies();
     if (is_told) { log_->copies_begin(copy_stream_, fetches, coming); }
@@ -442,7 +445,11 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
             if (!device_->synchronize(copy_stream_)) { has_unrecorded_copy_ = true; }
         }
     }
-    if (!sent) { arrival = sent.error(); }
+    if (!sent) {
+        // Of a transport of several links, other streams may bring bytes that could not be ordered before that point.
+        if (!in_capture_ && transport_->links_rate() > 0) { has_unrecorded_copy_ = true; }
+        arrival = sent.error();
+    }
     if (is_told) { log_->copies_ended(fetches, arrival); }
     if (!arrival) { return arrival; }
     for (const transport::Fetch& fetch : fetches) {
@@ -522,6 +529,7 @@ Status CopyScheduler<D>::order_after_everything(ConsumerId id) {
 template <Device D>
 Status CopyScheduler<D>::drain() {
     if (auto ended = end_left_capture(); !ended) { return ended; }
+    if (has_unrecorded_copy_) { return drain_device(); }
     for (const auto& consumer : consumers_) {
         for (const EventPoint use : consumer->last_use) {
             if (use == lost) { return drain_device(); }
@@ -533,7 +541,6 @@ Status CopyScheduler<D>::drain() {
     }
     if (auto done = device_->synchronize(copy_stream_); !done) { return done; }
     assume_arrived();
-    has_unrecorded_copy_ = false;
     return {};
 }
 

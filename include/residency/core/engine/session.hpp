@@ -526,7 +526,8 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     captured.clock != 0 ? profiler_.await_graph() : profiler_.collect();
     auto launched = graphs_.launch(captured, stream);
     if (launched || captured.links_rate == 0) { return launched; }
-    shared_.copy_scheduler.transport().check_links();
+    static_cast<void>(
+        shared_.copy_scheduler.transport().check_links().has_value());  // what fails here, the next drain does
     if (!has_lost_links(captured)) { return launched; }
     static_cast<void>(shared_.recover_failed_calls().has_value());  // what fails here, the next pass does
     return Error{ErrorKind::stale, lost_links_text};

@@ -92,7 +92,7 @@ struct SessionState {
     /// Blocks until every recorded use and every copy is complete, and notes what the transport failed at: a later drain() says it.
     [[nodiscard]] Status settle() {
         if (auto drained = copy_scheduler.drain_all(); !drained) { return drained; }
-        copy_scheduler.transport().check_links();
+        if (auto idle = copy_scheduler.transport().check_links(); !idle) { return idle; }
         if (auto healthy = copy_scheduler.transport_status(); !healthy) {
             copy_scheduler.transport().take_failure(unread);
             sort_unread();
@@ -103,9 +103,9 @@ struct SessionState {
     /// Blocks until every recorded use and every copy is complete; then says what the transport has failed at since settle(), as often as it
     /// is asked.
     [[nodiscard]] Status await_copies() {
-        auto drained = copy_scheduler.drain_all();
-        copy_scheduler.transport().check_links();
-        return drained ? copy_scheduler.transport_status() : std::move(drained);
+        if (auto drained = copy_scheduler.drain_all(); !drained) { return drained; }
+        if (auto idle = copy_scheduler.transport().check_links(); !idle) { return idle; }
+        return copy_scheduler.transport_status();
     }
     /// Precondition: settled. Blocks where something could not be read: brings it again.
     [[nodiscard]] Status bring_again() {

@@ -106,7 +106,7 @@ Status Suspension<D>::give_back(ResidentStore<D>& residents) {
     if (auto drained = shared_->copy_scheduler.drain_all(); !drained) { return drained; }
     // Nobody has read what could not be brought since suspend() noted what passes lacked, and nothing of it stays.
     if (!shared_->copy_scheduler.transport_status()) {
-        shared_->copy_scheduler.transport().check_links();
+        if (auto idle = shared_->copy_scheduler.transport().check_links(); !idle) { return idle; }
         shared_->copy_scheduler.transport().take_failure(shared_->unread);
     }
     shared_->unread.clear();

@@ -67,8 +67,8 @@ public:
     virtual void tell_plan(const plan::Problem&, std::uint64_t, const plan::Plan&) {}
     /// Whether there is such a newer plan for what was planned last.
     [[nodiscard]] virtual bool has_newer_plan() const { return false; }
-    /// Finds out whether links were lost, and bytes with them, which status() says then. Blocks.
-    virtual void check_links() = 0;
+    /// Finds out whether links were lost, and bytes with them, which status() says then. Blocks. An error: a neighbour may still read or write.
+    [[nodiscard]] virtual Status check_links() = 0;
     virtual void close() noexcept = 0;
     virtual void abandon() noexcept = 0;
 };
@@ -192,8 +192,12 @@ public:
             return false;
         }
     }
-    void check_links() override {
-        if constexpr (requires { transport_.links(); }) { transport_.check_neighbours(); }
+    [[nodiscard]] Status check_links() override {
+        if constexpr (requires { transport_.links(); }) {
+            return transport_.check_neighbours();
+        } else {
+            return {};
+        }
     }
     void close() noexcept override { transport_.close(); }
     void abandon() noexcept override {
