@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -346,6 +347,45 @@ TEST_CASE("replicas: whichever call of a member fails, the others have every byt
             host.expect_no_reports();
         }
     }
+}
+
+TEST_CASE(
+    "C14: replicas: what a member reads of a ring, and could not be waited for, is read before the ring is filled "
+    "again") {
+    int refused = 0;
+    for (const bool ends : {false, true}) {
+        for (std::uint64_t nth = 1; nth <= 12; ++nth) {
+            CAPTURE(ends);
+            CAPTURE(nth);
+            Host host;
+            Replicas one{{.group = host.group}}, two{{.group = host.group}};
+            must(one.open(*host.gpus[0], host.model->raw));
+            must(two.open(*host.gpus[1], host.model->raw));
+            std::array<std::byte*, 2> to{};
+            for (std::size_t i = 0; i < 2; ++i) {
+                to[i] = static_cast<std::byte*>(must(host.gpus[i]->allocate(2 * mib)));
+            }
+            const auto enqueue = [&](Replicas& member, std::size_t i, std::uint32_t storage) {
+                const residency::transport::Fetch fetch{residency::StorageId{storage}, 0, 2 * mib, to[i], true};
+                return member.enqueue({&fetch, 1}, host.streams[i]);
+            };
+            host.gpus[0]->fail(CallKind::record, nth);
+            host.gpus[0]->fail(CallKind::synchronize_stream, 1);
+            bool is_taken = true;
+            for (std::uint32_t i = 0; i < 4 && is_taken; ++i) { is_taken = enqueue(one, 0, i).has_value(); }
+            refused += is_taken ? 0 : 1;
+            host.gpus[0]->clear_failures();
+            if (!ends) {
+                for (std::uint32_t i = 4; i < layers; ++i) { must(enqueue(two, 1, i)); }
+            }
+            two.close();
+            must(host.gpus[0]->synchronize());
+            one.close();
+            host.expect_no_reports();
+            for (std::size_t i = 0; i < 2; ++i) { must(host.gpus[i]->deallocate(to[i])); }
+        }
+    }
+    CHECK(refused > 4);
 }
 
 TEST_CASE("replicas: a device without peer access or memory for its ring has its own link") {

@@ -68,6 +68,7 @@ private:
         Member* reader = nullptr;
         std::optional<typename D::Event> has_taken;  // of the reader
         bool is_recorded = false;                    // for what the buffer holds
+        bool is_unknown = false;                     // a copy may read it of which has_taken does not tell
     };
     /// Memory of a member.
     struct Buffer {
@@ -390,6 +391,7 @@ void ReplicaGroup<D>::remove(Member& member, bool is_abandoned) noexcept {
     for (Buffer& buffer : member.ring) {  // what others read
         for (Reading& reading : buffer.readings) {
             if (reading.is_recorded) { drop(reading.reader->device->synchronize(*reading.has_taken)); }
+            if (reading.is_unknown) { drop(reading.reader->device->synchronize()); }
         }
     }
     for (const auto& other : members_) {
@@ -611,6 +613,11 @@ typename Replicas<D>::Buffer* Replicas<D>::fill_next(Member& owner) {
     buffer.asked = member_;
     const auto fill = [&]() -> Status {
         for (auto& reading : buffer.readings) {
+            if (reading.is_unknown) {
+                auto idle = reading.reader->device->synchronize();
+                if (!idle && reading.reader->device->is_complete(*reading.has_taken)) { return idle; }
+                reading.is_unknown = false;
+            }
             if (!reading.is_recorded) { continue; }
             auto waited = owner.device->wait(*owner.into, *reading.has_taken);
             // What a lost device was reading is lost too.
@@ -655,8 +662,7 @@ Status Replicas<D>::take(Member& owner, Buffer& buffer, typename D::Stream strea
         taken = copy_alone(alone_, stream);
     } else if (!taken) {
         // Nothing says when it has been read: no one overwrites it before.
-        auto settled = device_->synchronize(stream);
-        static_cast<void>(settled.has_value());
+        reading.is_unknown = !device_->synchronize(stream);
     }
     takes_.clear();
     alone_.clear();
