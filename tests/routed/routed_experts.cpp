@@ -40,6 +40,18 @@ typename Cache<P>::Options options(const SimulatedServer<P>& server, const char*
     return result;
 }
 
+/// Tokens that choose 4 of 12 experts in each of two layers.
+template <class P>
+void decode_tokens(Fixture& f, Cache<P>& cache, std::mt19937& random, int tokens) {
+    for (int token = 0; token < tokens; ++token) {
+        for (std::uint32_t layer = 0; layer < 2; ++layer) {
+            const auto chosen = choose_experts(random, 12, 4);
+            f.choose(chosen);
+            f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
+        }
+    }
+}
+
 }  // namespace
 
 TEST_CASE_TEMPLATE("routed: what is chosen is read right, at every budget", P, ExpectedUse, Lru, Lfu) {
@@ -499,15 +511,7 @@ TEST_CASE("routed: C19: a larger budget that fails anywhere leaves no slot that 
             const SimulatedServer<> server;
             Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "30%", 4)};
             std::mt19937 random{6};
-            const auto decode = [&](int tokens) {
-                for (int token = 0; token < tokens; ++token) {
-                    for (std::uint32_t layer = 0; layer < 2; ++layer) {
-                        const auto chosen = choose_experts(random, 12, 4);
-                        f.choose(chosen);
-                        f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
-                    }
-                }
-            };
+            const auto decode = [&](int tokens) { decode_tokens(f, cache, random, tokens); };
             f.gpu().fail(kind, nth);
             const bool is_larger = cache.try_set_budget(Budget::parse("100%")).has_value();
             f.gpu().clear_failures();
@@ -543,13 +547,7 @@ TEST_CASE("routed: C19: a larger budget that fails, and can not be undone, leave
                 must(cache.try_set_budget(Budget::parse(next)));
                 CHECK(must(cache.try_statistics()).held_bytes <= cache.budget().bytes);
                 std::mt19937 random{6};
-                for (int token = 0; token < 20; ++token) {
-                    for (std::uint32_t layer = 0; layer < 2; ++layer) {
-                        const auto chosen = choose_experts(random, 12, 4);
-                        f.choose(chosen);
-                        f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
-                    }
-                }
+                decode_tokens(f, cache, random, 20);
                 CHECK(f.wrong == 0);
             }
         }
@@ -620,15 +618,7 @@ TEST_CASE(
             const SimulatedServer<> server;
             Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "70%", 4)};
             std::mt19937 random{6};
-            const auto decode = [&](int tokens) {
-                for (int token = 0; token < tokens; ++token) {
-                    for (std::uint32_t layer = 0; layer < 2; ++layer) {
-                        const auto chosen = choose_experts(random, 12, 4);
-                        f.choose(chosen);
-                        f.read(layer, must(cache.try_serve(layer, {f.choices, 4}, f.stream)), chosen);
-                    }
-                }
-            };
+            const auto decode = [&](int tokens) { decode_tokens(f, cache, random, tokens); };
             decode(20);
             if (kind != CallKind::any) { f.gpu().fail(kind, nth); }
             if (is_changed) {
