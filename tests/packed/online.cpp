@@ -291,6 +291,49 @@ TEST_CASE("a budget below the floor names the packed floor; at the floor it work
     must(device.destroy_stream(stream));
 }
 
+TEST_CASE(
+    "C19: a change of schedule that fails, and whose undoing fails, leaves room for the steps of the one in force") {
+    int failed = 0;
+    for (std::uint64_t first = 1; first <= 14; ++first) {
+        for (std::uint64_t second = 1; second <= 14; ++second) {
+            CAPTURE(first);
+            CAPTURE(second);
+            Device device{device_config()};
+            const Model model{device, std::vector<Spec>(8, {6'000})};
+            const residency::SimulatedUnpacker unpacker;
+            const Stream stream = must(device.create_stream());
+            const auto wide = schedule_of(model.packed.catalog, {{0, 1, 2, 3}, {4, 5, 6, 7}});
+            const auto narrow = schedule_of(model.packed.catalog, {{0}, {1}, {2}, {3}});
+            std::uint64_t wrong = 0;
+            {
+                auto made = online<Experts>(unpacker, Budget::percent_of_weights(120));
+                made.schedule = wide;
+                auto weights = must(Experts::try_create(device, model.packed.catalog, made));
+                const auto run = [&] {
+                    auto pass = must(weights.try_begin(stream));
+                    for (const Schedule::Step& step : weights.schedule()) {
+                        packed_tests::verify(device, model, must(pass.try_acquire(step)), step.weights, stream, wrong);
+                    }
+                    must(pass.try_end());
+                    must(weights.try_drain());
+                };
+                run();
+                device.fail(Device::CallKind::any, first);
+                device.fail(Device::CallKind::any, first + second);
+                failed += weights.try_set_schedule(narrow).has_value() ? 0 : 1;
+                device.clear_failures();
+                run();
+                must(weights.try_set_schedule(narrow));
+                run();
+            }
+            CHECK(wrong == 0);
+            expect_no_reports(device);
+            must(device.destroy_stream(stream));
+        }
+    }
+    CHECK(failed > 20);
+}
+
 TEST_CASE("what lies where a larger weight has to go is unpacked again elsewhere, unless another lease covers it") {
     Device device{device_config()};
     const Model model{device, {{3'000}, {9'000}, {12'000}, {1'000}}};

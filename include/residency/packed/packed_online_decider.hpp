@@ -73,6 +73,7 @@ public:
                               std::uint64_t cap_bytes) override {
         context_ = context;
         context_.catalog = stored_.catalog;
+        cap_bytes_ = cap_bytes;
         return this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
             return inner_->open(context_, requirements_, rest_bytes);
         });
@@ -81,17 +82,31 @@ public:
                                    std::uint64_t cap_bytes) override {
         context_.order = order;
         context_.first_steps = groups;
-        return this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
+        cap_bytes_ = cap_bytes;
+        is_consistent_ = false;
+        auto ordered = this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
             const bool is_same_cap = inner_->cap_bytes() == rest_bytes;
-            auto ordered = inner_->set_order(order, groups, now, rest_bytes);
-            return ordered && !is_same_cap ? inner_->set_cap(rest_bytes, now) : std::move(ordered);
+            auto changed = inner_->set_order(order, groups, now, rest_bytes);
+            return changed && !is_same_cap ? inner_->set_cap(rest_bytes, now) : std::move(changed);
         });
+        is_consistent_ = ordered.has_value();
+        return ordered;
+    }
+    [[nodiscard]] Status repair() override {
+        if (is_consistent_) { return Shared::repair(); }
+        if (auto drained = context_.copy_scheduler->drain_all(); !drained) { return drained; }
+        return set_order(context_.order, context_.first_steps, 0, cap_bytes_);
     }
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
+        if (!is_consistent_) { return set_order(context_.order, context_.first_steps, now, cap_bytes); }
         if (auto taken = memory_.take(); !taken) { return taken; }
-        return inner_->set_cap(cap_bytes - memory_.layout().bytes, now);
+        auto changed = inner_->set_cap(cap_bytes - memory_.layout().bytes, now);
+        if (changed) { cap_bytes_ = cap_bytes; }
+        return changed;
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
+        if (!is_consistent_) { return set_order(context_.order, context_.first_steps, now, cap_bytes); }
+        cap_bytes_ = cap_bytes;
         return this->put_in_force(memory_.layout(), cap_bytes,
                                   [&](std::uint64_t rest_bytes) { return inner_->resume(rest_bytes, now); });
     }
@@ -103,6 +118,7 @@ private:
     using Shared::catalog_;
     using Shared::context_;
     using Shared::inner_;
+    using Shared::is_consistent_;
     using Shared::limits_;
     using Shared::memory_;
     using Shared::stored_;
@@ -115,6 +131,7 @@ private:
     std::vector<std::uint64_t> sizes_;  // of the storages that stream
     pool::Requirements requirements_;   // spans over it, for the schedule that was prepared last
     packed::UnpackLayout layout_;       // prepared last
+    std::uint64_t cap_bytes_ = 0;       // in force
 };
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>
