@@ -102,9 +102,9 @@ struct GuessMean {
 
 /// A slot that may be emptied.
 struct Candidate {
-    Key key;
-    std::uint32_t slot = none;
-    std::uint32_t order = 0;
+    Key key;                    ///< by which it is chosen
+    std::uint32_t slot = none;  ///< which it is
+    std::uint32_t order = 0;    ///< chooses among equals
 
     /// Whether it is emptied before the other one. Among equals the one of the lower order is.
     [[nodiscard]] RESIDENCY_HOST_DEVICE bool is_before(const Candidate& other) const {
