@@ -182,7 +182,7 @@ TEST_CASE_TEMPLATE("routed: what was found ahead leaves as what is found in the 
                 std::vector<std::int32_t> chosen(1 + random() % 16);
                 for (std::int32_t& each : chosen) {
                     each = static_cast<std::int32_t>((std::min)(random() % per_layer, random() % (per_layer + 1))) -
-                           (random() % 16 == 0 ? per_layer : 0);
+                           (random() % 16 == 0 ? static_cast<std::int32_t>(per_layer) : 0);
                 }
                 return chosen;
             };

@@ -97,6 +97,7 @@ struct BadFile {
             settings.policies.pool.stock = &stock;
         }
         weights.emplace(must(Weights::try_create(device, file.catalog, std::move(settings))));
+        expect_working();
     }
     BadFile(const BadFile&) = delete;
     BadFile& operator=(const BadFile&) = delete;
@@ -119,6 +120,15 @@ struct BadFile {
     [[nodiscard]] bool says_so() const {
         const Status status = weights->try_transport_status();
         return !status && status.error().message() == "a bad sector";
+    }
+    /// What could not be read is said by the pass after it, and by no other call.
+    void sleep_and_wake() {
+        must(weights->try_suspend());
+        CHECK(weights->statistics().held_bytes == 0);
+        CHECK(says_so());
+        is_bad = false;
+        must(weights->try_resume());
+        expect_said_once();
     }
     /// The next pass says what the last one lacked; once.
     void expect_said_once() {
@@ -305,30 +315,19 @@ TEST_CASE("staged: what could not be read is said once, and brought again before
 TEST_CASE_TEMPLATE("C19 C31: what cannot be read does not keep a model awake, and the next pass says it", Weights,
                    OnSlab, Planned) {
     BadFile<Weights> f;
-    f.expect_working();
     f.lose();
-    must(f.weights->try_suspend());
-    CHECK(f.weights->statistics().held_bytes == 0);
-    CHECK(f.says_so());
-    f.is_bad = false;
-    must(f.weights->try_resume());
-    f.expect_said_once();
+    f.sleep_and_wake();
 }
 
 TEST_CASE_TEMPLATE("C19 C31: what never arrived is not kept as what kernels wrote", Weights, OnSlab, Planned) {
     BadFile<Weights> f;
-    f.expect_working();
     f.is_bad = true;
     CHECK_FALSE(f.weights->try_refresh({streaming::weight(6)}, [] {}));
-    must(f.weights->try_suspend());
-    f.is_bad = false;
-    must(f.weights->try_resume());
-    f.expect_said_once();
+    f.sleep_and_wake();
 }
 
 TEST_CASE_TEMPLATE("C19 C32: what cannot be read can be replaced", Weights, OnSlab, Planned) {
     BadFile<Weights> f;
-    f.expect_working();
     f.lose();
     must(f.weights->try_refresh_all([&] { f.is_bad = false; }));
     f.expect_said_once();
@@ -336,7 +335,6 @@ TEST_CASE_TEMPLATE("C19 C32: what cannot be read can be replaced", Weights, OnSl
 
 TEST_CASE("C19 C31: what could not be read ahead of a resume() comes again, and no pass lacked it") {
     BadFile<Planned> f;
-    f.expect_working();
     must(f.weights->try_suspend());
     f.is_bad = true;
     CHECK(must(f.weights->try_bring_asleep(8 * page)) > 0);
@@ -354,7 +352,6 @@ TEST_CASE_TEMPLATE("C19 C31: a resume() whose copies can neither be recorded nor
     for (std::uint64_t nth = 1; nth <= 8; ++nth) {
         CAPTURE(nth);
         BadFile<Weights> f;
-        f.expect_working();
         must(f.weights->try_suspend());
         for (std::uint64_t i = 0; i < 6; ++i) {
             f.device.fail(CallKind::record, nth + i);

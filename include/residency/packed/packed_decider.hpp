@@ -85,12 +85,8 @@ public:
         return changed;
     }
     [[nodiscard]] Status repair() override {
-        if (!is_consistent_) {
-            if (auto drained = context_.copy_scheduler->drain_all(); !drained) { return drained; }
-            return restore();
-        }
-        if (auto repaired = Shared::repair(); !repaired) { return repaired; }
-        return write_table();
+        auto repaired = Shared::repair();
+        return repaired ? write_table() : std::move(repaired);
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
         const bool is_same = is_consistent_;
@@ -161,6 +157,7 @@ public:
     }
 
 private:
+    using Shared::cap_bytes_;
     using Shared::catalog_;
     using Shared::context_;
     using Shared::inner_;  // prepared with what the layout leaves
@@ -208,9 +205,8 @@ private:
     /// Precondition: the streams are drained.
     template <class Apply>
     [[nodiscard]] Status change(std::uint64_t cap_bytes, bool keeps_stays, Apply&& apply);
-    /// Puts what was prepared last into force, under the present cap. On failure nothing is held, if the device takes it back. Blocks.
-    /// Precondition: the streams are drained.
-    [[nodiscard]] Status restore();
+    /// On failure nothing is held, if the device takes it back.
+    [[nodiscard]] Status restore() override;
     /// Error: two of these storages are unpacked to the same place.
     [[nodiscard]] Status check_places(std::span<const StorageId> wanted, const AccessPoint& access);
 
@@ -220,7 +216,6 @@ private:
     Schedule stored_schedule_;      // the same of what travels, with the times of the kernels
     std::vector<double> kernel_seconds_;
     Schedule rest_schedule_;                 // prepared for the inner decider
-    std::uint64_t cap_bytes_ = 0;            // in force
     mutable std::vector<StepRange> ranges_;  // empty: not asked for yet
 
     static constexpr std::size_t most_choices = 8;
@@ -433,8 +428,6 @@ Status PackedDecider<D>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply
         return prepared ? apply(rest_bytes) : std::move(prepared);
     });
     if (!changed) { return changed; }
-    cap_bytes_ = cap_bytes;
-    is_consistent_ = true;
     if (!(sizes_->problem().link == problem().link)) { sizes_->set_measured_link(problem().link); }
     // Where this fails, the next lease does it.
     static_cast<void>(memory_.write_table(inner_->address_generation()).has_value());
@@ -443,9 +436,7 @@ Status PackedDecider<D>::change(std::uint64_t cap_bytes, bool keeps_stays, Apply
 
 template <VirtualMemoryDevice D>
 Status PackedDecider<D>::restore() {
-    auto restored = change(cap_bytes_, is_leased(), [&](std::uint64_t rest) {
-        return inner_->set_order(context_.order, context_.first_steps, 0, rest);
-    });
+    auto restored = Shared::restore();
     if (!restored && !is_consistent_ && !stored_.has_written && !is_leased()) {
         static_cast<void>(this->suspend().has_value());
         static_cast<void>(memory_.give_back().has_value());

@@ -73,7 +73,6 @@ public:
                               std::uint64_t cap_bytes) override {
         context_ = context;
         context_.catalog = stored_.catalog;
-        cap_bytes_ = cap_bytes;
         return this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
             return inner_->open(context_, requirements_, rest_bytes);
         });
@@ -82,20 +81,12 @@ public:
                                    std::uint64_t cap_bytes) override {
         context_.order = order;
         context_.first_steps = groups;
-        cap_bytes_ = cap_bytes;
         is_consistent_ = false;
-        auto ordered = this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
+        return this->put_in_force(layout_, cap_bytes, [&](std::uint64_t rest_bytes) {
             const bool is_same_cap = inner_->cap_bytes() == rest_bytes;
             auto changed = inner_->set_order(order, groups, now, rest_bytes);
             return changed && !is_same_cap ? inner_->set_cap(rest_bytes, now) : std::move(changed);
         });
-        is_consistent_ = ordered.has_value();
-        return ordered;
-    }
-    [[nodiscard]] Status repair() override {
-        if (is_consistent_) { return Shared::repair(); }
-        if (auto drained = context_.copy_scheduler->drain_all(); !drained) { return drained; }
-        return set_order(context_.order, context_.first_steps, 0, cap_bytes_);
     }
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
         if (!is_consistent_) { return set_order(context_.order, context_.first_steps, now, cap_bytes); }
@@ -106,7 +97,6 @@ public:
     }
     [[nodiscard]] Status resume(std::uint64_t cap_bytes, StepIndex now) override {
         if (!is_consistent_) { return set_order(context_.order, context_.first_steps, now, cap_bytes); }
-        cap_bytes_ = cap_bytes;
         return this->put_in_force(memory_.layout(), cap_bytes,
                                   [&](std::uint64_t rest_bytes) { return inner_->resume(rest_bytes, now); });
     }
@@ -115,6 +105,7 @@ public:
     [[nodiscard]] Prefetcher& prefetcher() noexcept { return inner_->prefetcher(); }
 
 private:
+    using Shared::cap_bytes_;
     using Shared::catalog_;
     using Shared::context_;
     using Shared::inner_;
@@ -131,7 +122,6 @@ private:
     std::vector<std::uint64_t> sizes_;  // of the storages that stream
     pool::Requirements requirements_;   // spans over it, for the schedule that was prepared last
     packed::UnpackLayout layout_;       // prepared last
-    std::uint64_t cap_bytes_ = 0;       // in force
 };
 
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, class Pool>

@@ -39,6 +39,10 @@ public:
     [[nodiscard]] Status reclaim_pending() override { return inner_->reclaim_pending(); }
     [[nodiscard]] bool has_pending() const noexcept override { return inner_->has_pending(); }
     [[nodiscard]] Status repair() override {
+        if (!is_consistent_) {
+            auto drained = context_.copy_scheduler->drain_all();
+            return drained ? restore() : std::move(drained);
+        }
         auto repaired = inner_->repair();
         return repaired ? memory_.take() : std::move(repaired);
     }
@@ -136,10 +140,14 @@ protected:
         memory_.set_unpacker(unpacker);
         return true;
     }
-    /// Puts a layout in force, and beside it the inner decider under the rest of the cap, by `apply(rest_bytes)`. Blocks. Precondition: the
-    /// streams are drained.
+    /// Puts a layout in force, and beside it the inner decider under the rest of the cap, by `apply(rest_bytes)`: what was prepared last and
+    /// the cap are in force then. Blocks. Precondition: the streams are drained.
     template <class Apply>
     [[nodiscard]] Status put_in_force(const packed::UnpackLayout& layout, std::uint64_t cap_bytes, const Apply& apply);
+    /// Puts what was prepared last into force, under the present cap. Blocks. Precondition: the streams are drained.
+    [[nodiscard]] virtual Status restore() {
+        return this->set_order(context_.order, context_.first_steps, 0, cap_bytes_);
+    }
     /// Whether failed calls left something to be done.
     [[nodiscard]] bool needs_repair() const noexcept { return !is_consistent_ || memory_.is_missing(); }
 
@@ -149,7 +157,8 @@ protected:
     packed::StoredCatalog stored_;
     BudgetLimits limits_;
     packed::UnpackMemory<D> memory_{context_, stored_.forms};
-    bool is_consistent_ = true;  // the inner decider, the memory, and what was prepared last belong together
+    std::uint64_t cap_bytes_ = 0;  // in force
+    bool is_consistent_ = true;    // the inner decider, the memory, and what was prepared last belong together
 
 private:
     mutable std::uint64_t peak_bytes_ = 0;
@@ -186,8 +195,13 @@ Status UnpackingDecider<D, Inner>::put_in_force(const packed::UnpackLayout& layo
     // On the copy stream, what is not packed does not wait for what is unpacked.
     Status filled = memory_.is_missing() && !memory_.unpacks() ? inner_->bring_everything() : Status{};
     if (filled) { filled = memory_.take(); }
-    if (!filled) { static_cast<void>(context_.copy_scheduler->drain().has_value()); }
-    return filled;
+    if (!filled) {
+        static_cast<void>(context_.copy_scheduler->drain().has_value());
+        return filled;
+    }
+    cap_bytes_ = cap_bytes;
+    is_consistent_ = true;
+    return {};
 }
 
 }}}  // namespace residency::RESIDENCY_ABI::core

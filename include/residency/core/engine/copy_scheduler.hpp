@@ -176,21 +176,10 @@ public:
         }
         return graph;
     }
-    /// Ends a capture that end_capture() could not end: until then nobody can wait for its streams. Otherwise nothing happens.
-    [[nodiscard]] Status end_left_capture() {
-        if constexpr (CapturingDevice<D>) {
-            if (!is_capture_left_) { return {}; }
-            auto open = device_->is_capturing(captured_stream_);
-            if (open && *open) {
-                const auto ended = device_->end_capture(captured_stream_);
-                if (ended) { static_cast<void>(device_->destroy_graph(*ended).has_value()); }
-                open = ended ? Result<bool>{false} : device_->is_capturing(captured_stream_);
-                if (open && *open) { return ended.error(); }
-            }
-            if (!open) { return open.error(); }
-            is_capture_left_ = false;
-        }
-        return {};
+    /// Whether the caller captures a stream: a capture that end_capture() could not end is ended first.
+    [[nodiscard]] Result<bool> is_capturing(typename D::Stream stream) {
+        if (auto ended = end_left_capture(); !ended) { return ended.error(); }
+        return device_->is_capturing(stream);
     }
     /// A consumer waits for every arrival and for every recorded point of the others: what a graph launch needs.
     [[nodiscard]] Status order_after_everything(ConsumerId id);
@@ -258,6 +247,22 @@ private:
     [[nodiscard]] Result<ConsumerId> add_consumer(typename D::Stream stream);
     [[nodiscard]] Result<EventPoint> refuse_capture(const ConsumerStream& consumer);
 
+    /// Ends a capture that end_capture() could not end: until then nobody can wait for its streams. Otherwise nothing happens.
+    [[nodiscard]] Status end_left_capture() {
+        if constexpr (CapturingDevice<D>) {
+            if (!is_capture_left_) { return {}; }
+            auto open = device_->is_capturing(captured_stream_);
+            if (open && *open) {
+                const auto ended = device_->end_capture(captured_stream_);
+                if (ended) { static_cast<void>(device_->destroy_graph(*ended).has_value()); }
+                open = ended ? Result<bool>{false} : device_->is_capturing(captured_stream_);
+                if (open && *open) { return ended.error(); }
+            }
+            if (!open) { return open.error(); }
+            is_capture_left_ = false;
+        }
+        return {};
+    }
     /// The captured stream waits for `stream`. Tries twice, so that the capture can end after one failure.
     [[nodiscard]] Status join_capture(typename D::Stream stream);
     void release_capture_events() noexcept {
@@ -418,6 +423,7 @@ Status CopyScheduler<D>::copy_stream_wait_for_uses(StorageId storage) {
 
 template <Device D>
 Status CopyScheduler<D>::copy_stream_wait_for_all_uses() {
+    if (auto ended = end_left_capture(); !ended) { return ended; }
     for (ConsumerId id = 0; id < consumers(); ++id) {
         if (auto waits = copy_stream_wait(id, last_point(id)); !waits) { return waits; }
     }
@@ -603,7 +609,7 @@ Result<ConsumerId> CopyScheduler<D>::add_consumer(typename D::Stream stream) {
 template <Device D>
 Result<EventPoint> CopyScheduler<D>::refuse_capture(const ConsumerStream& consumer) {
     if (in_capture_) { return EventPoint{0}; }
-    const auto capturing = device_->is_capturing(consumer.events.stream());
+    const auto capturing = is_capturing(consumer.events.stream());
     if (!capturing) { return capturing.error(); }
     if (*capturing) {
         return Error{ErrorKind::unsupported,

@@ -137,7 +137,6 @@ Status GraphRunner<D>::resume() {
     if (!has_run_) { return {}; }
     if (auto complete = wait_for_lost_launch(); !complete) { return complete; }
     CopyScheduler<D>& copy_scheduler = shared_->copy_scheduler;
-    if (auto ended = copy_scheduler.end_left_capture(); !ended) { return ended; }
     if (auto waits = copy_scheduler.copy_stream_wait_for_all_uses(); !waits) { return waits; }
     auto arrival = copy_scheduler.record_arrival();
     if (!arrival) { return arrival.error(); }

@@ -277,16 +277,11 @@ private:
             "it is suspended, and holds no device memory: call resume(), or activate() of its ModelGroup, before "
             "passes, captures and other schedules"};
     }
-    /// Blocks until everything is complete, between passes; no lease is open. Says what the transport failed at.
-    [[nodiscard]] Status settle() {
+    /// Blocks until everything is complete, between passes; no lease is open. `needs_bytes`: says what the transport failed at, and brings
+    /// what could not be read again; otherwise a later call does.
+    [[nodiscard]] Status settle(bool needs_bytes) {
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
-        if (auto drained = shared_.drain(); !drained) { return drained; }
-        return budget_.reclaim_pending();
-    }
-    /// The same for calls that do not need what could not be read: it is neither said nor brought again.
-    [[nodiscard]] Status settle_unsaid() {
-        if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
-        if (auto settled = shared_.settle(); !settled) { return settled; }
+        if (auto settled = needs_bytes ? shared_.drain() : shared_.settle(); !settled) { return settled; }
         return budget_.reclaim_pending();
     }
     /// Another schedule, of this catalog, with the streams not drained yet. Blocks. On failure the one in force stays.
@@ -361,9 +356,8 @@ Status Session<D>::begin_pass(Stream stream) {
     }
     if (auto awake = check_not_suspended(); !awake) { return awake; }
     CopyScheduler<D>& copy_scheduler = shared_.copy_scheduler;
-    if (auto ended = copy_scheduler.end_left_capture(); !ended) { return ended; }
     Decider<D>& decider = *shared_.decider;
-    const auto is_captured = shared_.device->is_capturing(stream);
+    const auto is_captured = copy_scheduler.is_capturing(stream);
     if (!is_captured) { return is_captured.error(); }
     if (*is_captured && decider.is_streaming()) {
         return Error{ErrorKind::unsupported,
@@ -433,7 +427,7 @@ Status Session<D>::wait_in_pass() {
     shared_.check_caller();
     if (!shared_.is_pass_open) { return Error{ErrorKind::wrong_state, "no pass is open"}; }
     D& device = *shared_.device;
-    const auto is_captured = device.is_capturing(pass_stream());
+    const auto is_captured = shared_.copy_scheduler.is_capturing(pass_stream());
     if (!is_captured) { return is_captured.error(); }
     if (!shared_.is_eager() || *is_captured) {
         return Error{ErrorKind::unsupported, "a pass that is captured does not run: there is nothing to wait for"};
@@ -511,8 +505,7 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
     }
     // Its memory is still there if it could not be given back. What its kernels write would be lost.
     if (auto awake = check_not_suspended(); !awake) { return awake; }
-    if (auto ended = shared_.copy_scheduler.end_left_capture(); !ended) { return ended; }
-    const auto is_captured = shared_.device->is_capturing(stream);
+    const auto is_captured = shared_.copy_scheduler.is_capturing(stream);
     if (!is_captured) { return is_captured.error(); }
     if (*is_captured) {
         return Error{ErrorKind::unsupported,
@@ -544,7 +537,7 @@ Result<BudgetChange> Session<D>::set_budget(const Budget& budget) {
     if (!resolved) { return resolved.error(); }
     const bool is_suspended = suspension_.is_suspended();
     if (!is_suspended) {
-        if (auto settled = settle(); !settled) { return settled.error(); }
+        if (auto settled = settle(true); !settled) { return settled.error(); }
     } else if (resolved->bytes != this->budget().bytes) {
         // What was brought ahead lies where the plan for this one has it.
         if (auto given = suspension_.suspend(residents_); !given) { return given.error(); }
@@ -565,7 +558,7 @@ Status Session<D>::suspend() {
                      "it is suspended between passes, when no lease is open: end the pass and every lease before"};
     }
     if (!suspension_.is_suspended()) {
-        if (auto settled = settle_unsaid(); !settled) { return settled; }
+        if (auto settled = settle(false); !settled) { return settled; }
         suspended_cap_bytes_ = budget_.decider_cap_bytes();
     }
     auto suspended = suspension_.suspend(residents_);
@@ -623,7 +616,7 @@ Status Session<D>::refresh(std::optional<std::span<const WeightId>> weights, Wri
             return write();
         });
     }
-    if (auto settled = settle_unsaid(); !settled) { return settled; }
+    if (auto settled = settle(false); !settled) { return settled; }
     return replace_sources(shared_, storages, true, write);
 }
 
