@@ -330,6 +330,7 @@ TEST_CASE_FIXTURE(Fixture, "one GPU is lost: its work is dropped, who waits for 
     const auto flag = must(b->device.create_flag());
     must(b->device.wait_flag(b->t, flag, 1));
     must(b->device.record(b->f, b->t));
+    b->copy(b->there + 4000, host + 4000, 1000, b->t);
     must(a->device.wait(a->t, b->f));
     SUBCASE("while the host does something else") {
         b->device.lose_device();
@@ -354,6 +355,7 @@ TEST_CASE_FIXTURE(Fixture, "one GPU is lost: its work is dropped, who waits for 
     CHECK(contains(error(a->device.copy({{a->there, b->there, 8}}, a->s), ErrorKind::device),
                    "memory of 'b', which is lost"));
     CHECK_FALSE(a->device.enable_peer(b->device).has_value());
+    must(a->device.host_write(host + 4000, 1000));  // the lost one reads it no more
     a->copy(a->there, host, 1000, a->s);
     must(a->device.synchronize());
     CHECK(a->there[999] == std::byte{1});

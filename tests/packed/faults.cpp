@@ -312,12 +312,13 @@ public:
         must(device_.destroy_stream(stream_));
     }
 
-    /// Makes the change, of which call `nth` fails, and uses the model afterwards. False: it has fewer calls. `has_failed`: it has an error.
-    [[nodiscard]] bool run(Change change, Next next, std::uint64_t nth, bool& has_failed) {
+    /// Makes the change, of which call `nth` fails and so many in a row, and uses the model afterwards. False: it has fewer calls.
+    /// `has_failed`: it has an error.
+    [[nodiscard]] bool run(Change change, Next next, std::uint64_t nth, std::uint64_t in_a_row, bool& has_failed) {
         const bool grows = change == Change::more || change == Change::resume_with_more;
         const bool is_awake = change == Change::less || change == Change::more;
         const std::uint64_t before = layers_.share(grows ? 70 : 100);
-        const std::uint64_t wanted = change == Change::resume ? before : layers_.share(grows ? 100 : 70);
+        const std::uint64_t wanted = change == Change::resume ? before : layers_.share(grows ? 300 : 70);
         options_.budget = Budget::bytes(before);
         weights_ =
             std::make_unique<Weights>(must(Weights::try_create(device_, layers_.model.packed.catalog, options_)));
@@ -332,7 +333,7 @@ public:
             static_cast<void>(must(weights_->try_bring_asleep(3 * chunk)));
         }
         const std::uint64_t calls_before = calls();
-        device_.fail(Device::CallKind::any, nth);
+        for (std::uint64_t i = 0; i < in_a_row; ++i) { device_.fail(Device::CallKind::any, nth + i); }
         std::optional<residency::Error> error;
         if (is_awake) {
             if (auto changed = weights_->try_set_budget(Budget::bytes(wanted)); !changed) { error = changed.error(); }
@@ -379,7 +380,7 @@ private:
     }
 
     Device device_{device_config()};
-    const Layers layers_{device_, 6};
+    const Layers layers_{device_, {{12'000}, {12'000}, {12'000}, {12'000, true}, {12'000}, {12'000, true}}};
     residency::SimulatedUnpacker unpacker_;
     const Stream stream_ = must(device_.create_stream());
     residency::pool::ChunkStock<Device> stock_{device_, layers_.share(300), chunk};
@@ -436,7 +437,7 @@ TEST_CASE(
                     CAPTURE(nth);
                     Relayout relayout{has_stock};
                     bool has_failed = false;
-                    is_reached = relayout.run(change, next, nth, has_failed);
+                    is_reached = relayout.run(change, next, nth, 1, has_failed);
                     failed += has_failed ? 1U : 0U;
                 }
             }
@@ -444,6 +445,24 @@ TEST_CASE(
     }
     MESSAGE(failed << " failed");
     CHECK(failed > (support::is_sanitized ? 75 : 300));
+}
+
+TEST_CASE("a change of the budget that fails, and what undoes it fails too: nothing is unmapped under a copy") {
+    for (const bool has_stock : {true, false}) {
+        for (const auto change : {Relayout::Change::less, Relayout::Change::more}) {
+            for (const std::uint64_t in_a_row : {2U, 3U, 4U}) {
+                bool is_reached = true, has_failed = false;
+                for (std::uint64_t nth = 1; is_reached; ++nth) {
+                    CAPTURE(has_stock);
+                    CAPTURE(static_cast<int>(change));
+                    CAPTURE(in_a_row);
+                    CAPTURE(nth);
+                    Relayout relayout{has_stock};
+                    is_reached = relayout.run(change, Relayout::Next::pass, nth, in_a_row, has_failed);
+                }
+            }
+        }
+    }
 }
 
 TEST_CASE("10,000 mutations of packed bytes in host memory: right bytes, or those of an unpacker that refuses") {

@@ -81,7 +81,7 @@ public:
     /// Error wrong_state: a lease is open, and the budget changes what stays unpacked.
     [[nodiscard]] Status set_cap(std::uint64_t cap_bytes, StepIndex now) override {
         auto changed = change(cap_bytes, false, [&](std::uint64_t rest) { return inner_->set_cap(rest, now); });
-        if (!changed && !is_consistent_) { static_cast<void>(restore().has_value()); }
+        if (!changed && !is_consistent_) { static_cast<void>(repair().has_value()); }
         return changed;
     }
     [[nodiscard]] Status repair() override {

@@ -291,7 +291,7 @@ inline std::uint64_t loads(const PlanData& plan, const std::vector<Presence>& pr
                 const std::uint32_t slot = plan.chunk_slot[chunk];
                 if (is_taken[slot]) { continue; }
                 is_taken[slot] = true;
-                sum += present[chunk] == Presence::absent ? 1 : 0;
+                sum += present[chunk] == Presence::absent ? 1U : 0U;
             }
         }
     }

@@ -61,7 +61,7 @@ private:
     void bring(std::span<const Copy> copies, std::uint32_t step) {
         std::uint64_t chunks = 0;
         for (const Copy& copy : copies) {
-            for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) { chunks += there_[chunk] ? 0 : 1; }
+            for (const std::uint32_t chunk : plan_.chunks_of_copy(copy)) { chunks += there_[chunk] ? 0U : 1U; }
         }
         if (chunks > 0) {
             now_ += link_.latency_seconds + static_cast<double>(chunks * plan_.chunk_bytes()) / link_.bytes_per_second;

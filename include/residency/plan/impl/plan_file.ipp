@@ -50,7 +50,7 @@ RESIDENCY_INLINE std::vector<std::byte> save(const Plan& plan) {
     for (const Call& call : d.calls) {
         ends.push_back(call.copies_end);
         waits.push_back(call.wait.step);
-        before.push_back(call.wait.pass < 0 ? 1 : 0);
+        before.push_back(call.wait.pass < 0 ? 1U : 0U);
         needed.push_back(call.needed_by);
     }
     SectionWriter& calls = writer.section(section_tag("CALL"));

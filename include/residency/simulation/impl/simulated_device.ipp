@@ -682,7 +682,14 @@ RESIDENCY_INLINE void SimulatedDevice::clear_failures() {
 RESIDENCY_INLINE void SimulatedDevice::lose_device() {
     const Lock lock = guard();
     gpu_->lost = true;
-    if (state_->gpus.size() > 1) { drop_work(); }
+    if (state_->gpus.size() > 1) {
+        drop_work();
+        for (std::uint32_t number = first_stream; number < state_->simulator.stream_count(); ++number) {
+            const StreamState& stream = state_->simulator.stream(number);
+            if (stream.gpu == gpu_->number) { state_->host_clock.join(stream.clock); }
+        }
+        ++state_->host_version;
+    }
     state_->changed.notify_all();
 }
 
