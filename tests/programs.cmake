@@ -26,7 +26,7 @@ endif()
 # Flags of our own files; never those of a user of the library.
 add_library(residency_flags INTERFACE)
 target_compile_options(residency_flags INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wsign-conversion>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion>
     $<$<BOOL:${RESIDENCY_FUZZ}>:-fsanitize=fuzzer-no-link>  # the fuzzers see which way the library went, too
     # CMake 3.25 drops CUDA_STANDARD 20 with this compiler without a word.
     $<$<COMPILE_LANG_AND_ID:CUDA,NVIDIA>:-std=c++20;--expt-relaxed-constexpr>)
