@@ -60,8 +60,8 @@ struct StreamState;
 ///
 /// Several GPUs. One that is made beside another is of the same host: host memory, the clock, captures and reports are theirs together.
 /// Memory, streams, the link, the unit for copies from peers (N1), failures, statistics and the observer are each one's own. Where there
-/// are several, reports and errors name the GPU. A GPU that is destroyed or lost drops its pending work, and its events count as reached:
-/// nothing of it reads or writes any more. The others go on.
+/// are several, reports and errors name the GPU. A GPU that is destroyed or lost drops its pending work, and its events count as reached;
+/// the others go on. What a lost one was reading or writing, the host may use.
 ///
 /// Threads. Every call may come from any thread; one mutex guards the devices of a host. A call that blocks lets others in only while a
 /// stream waits for a flag, or another thread captures (D6). Kernel bodies, the observer and the report handler run inside a call

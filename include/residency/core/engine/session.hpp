@@ -681,8 +681,8 @@ Status Session<D>::change_schedule(Schedule schedule) {
     shared_.cursor = cursor_before;
     budget_.set_floor_bytes(floor_before);
     if (auto undone = prepare_decider(this->schedule()); !undone) { return undone; }
-    // Where this fails, the next pass does it.
-    if (shared_.copy_scheduler.drain_all()) { static_cast<void>(set_order().has_value()); }
+    static_cast<void>(shared_.copy_scheduler.drain_all().has_value());  // what set_order() sent may be on its way
+    static_cast<void>(set_order().has_value());
     return ordered;
 }
 
