@@ -290,7 +290,7 @@ private:
 /// A model on the chunks of a stock, or of the device, of which one call fails while its memory is taken or laid out anew.
 class Relayout {
 public:
-    enum class Change : std::uint8_t { resume, resume_with_less, resume_with_more, less, more };
+    enum class Change : std::uint8_t { resume, resume_with_less, resume_with_more, less, more, order };
     /// What comes after the call that failed, before everything has to work again.
     enum class Next : std::uint8_t { pass, bring_asleep, budget_before, suspend };
 
@@ -316,7 +316,7 @@ public:
     /// `has_failed`: it has an error.
     [[nodiscard]] bool run(Change change, Next next, std::uint64_t nth, std::uint64_t in_a_row, bool& has_failed) {
         const bool grows = change == Change::more || change == Change::resume_with_more;
-        const bool is_awake = change == Change::less || change == Change::more;
+        const bool is_awake = change >= Change::less;
         const std::uint64_t before = layers_.share(grows ? 70 : 100);
         const std::uint64_t wanted = change == Change::resume ? before : layers_.share(grows ? 300 : 70);
         options_.budget = Budget::bytes(before);
@@ -335,7 +335,9 @@ public:
         const std::uint64_t calls_before = calls();
         for (std::uint64_t i = 0; i < in_a_row; ++i) { device_.fail(Device::CallKind::any, nth + i); }
         std::optional<residency::Error> error;
-        if (is_awake) {
+        if (change == Change::order) {
+            if (auto changed = weights_->try_set_schedule(other_order()); !changed) { error = changed.error(); }
+        } else if (is_awake) {
             if (auto changed = weights_->try_set_budget(Budget::bytes(wanted)); !changed) { error = changed.error(); }
         } else {
             if (auto resumed = weights_->try_resume(); !resumed) { error = resumed.error(); }
@@ -371,6 +373,9 @@ private:
             sum += statistics.of(static_cast<Device::CallKind>(kind));
         }
         return sum;
+    }
+    [[nodiscard]] residency::Schedule other_order() const {
+        return schedule_of(layers_.model.packed.catalog, {{5, 0}, {3}, {4}, {3}, {5}});
     }
     void pass() {
         run_pass(device_, layers_.model, *weights_, stream_, wrong_);
@@ -447,11 +452,11 @@ TEST_CASE(
     CHECK(failed > (support::is_sanitized ? 75 : 300));
 }
 
-TEST_CASE("a change of the budget that fails, and what undoes it fails too: nothing is unmapped under a copy") {
+TEST_CASE("a change of budget or schedule that fails, and what undoes it fails too: nothing is unmapped under a copy") {
     std::uint64_t failed = 0;
     for (const bool has_stock : {true, false}) {
-        for (const auto change : {Relayout::Change::less, Relayout::Change::more}) {
-            for (const std::uint64_t in_a_row : {2U, 3U, 4U}) {
+        for (const auto change : {Relayout::Change::less, Relayout::Change::more, Relayout::Change::order}) {
+            for (const std::uint64_t in_a_row : {2U, 3U, 4U, 5U}) {
                 bool is_reached = true;
                 for (std::uint64_t nth = 1; is_reached; ++nth) {
                     CAPTURE(has_stock);

@@ -611,16 +611,18 @@ TEST_CASE(
     using residency::simulation::CallKind;
     for (const bool is_prefill : {false, true}) {
         CAPTURE(is_prefill);
-        // The hits of a run in which a call of some kind fails; any: none does.
+        // The hits of a run in which calls of some kind fail, and the slots at its end; any: none does.
         int failed = 0;
-        const auto hits = [&](bool is_changed, CallKind kind, std::uint64_t nth) {
+        const auto outcome = [&](bool is_changed, CallKind kind, std::uint64_t nth, std::uint64_t in_a_row) {
             Fixture f{{12, 12}, 30'000};
             const SimulatedServer<> server;
             Cache<ExpectedUse> cache{f.gpu(), f.catalog, f.experts, options(server, "70%", 4)};
             std::mt19937 random{6};
             const auto decode = [&](int tokens) { decode_tokens(f, cache, random, tokens); };
             decode(20);
-            if (kind != CallKind::any) { f.gpu().fail(kind, nth); }
+            for (std::uint64_t more = 0; kind != CallKind::any && more < in_a_row; ++more) {
+                f.gpu().fail(kind, nth + more);
+            }
             if (is_changed) {
                 const bool is_done = is_prefill ? cache.try_begin_prefill(6).has_value()
                                                 : cache.try_set_budget(Budget::parse("30%")).has_value();
@@ -628,21 +630,28 @@ TEST_CASE(
             }
             f.gpu().clear_failures();
             if (is_prefill && is_changed) { static_cast<void>(cache.try_end_prefill().has_value()); }
+            must(cache.try_reclaim_pending());  // where the undoing failed, too
             decode(20);
             const auto statistics = must(cache.try_statistics());
             CHECK(f.wrong == 0);
             CHECK(statistics.held_bytes <= cache.budget().bytes);
-            return statistics.total.hits;
+            return std::pair{statistics.total.hits, cache.slots()};
         };
-        const std::uint64_t before = hits(false, CallKind::any, 0), after = hits(true, CallKind::any, 0);
-        CHECK(before != after);
+        const auto before = outcome(false, CallKind::any, 0, 0), after = outcome(true, CallKind::any, 0, 0);
+        CHECK(before.first != after.first);
         for (const CallKind kind : {CallKind::synchronize_stream, CallKind::synchronize_device, CallKind::copy,
                                     CallKind::allocate_host, CallKind::deallocate_host, CallKind::unmap}) {
             for (std::uint64_t nth = 1; nth <= 8; ++nth) {
-                CAPTURE(static_cast<int>(kind));
-                CAPTURE(nth);
-                const std::uint64_t with_a_failure = hits(true, kind, nth);
-                CHECK((with_a_failure == before || with_a_failure == after));
+                for (std::uint64_t in_a_row = 1; in_a_row <= 3; ++in_a_row) {
+                    CAPTURE(static_cast<int>(kind));
+                    CAPTURE(nth);
+                    CAPTURE(in_a_row);
+                    const auto with_failures = outcome(true, kind, nth, in_a_row);
+                    // A change that has come to the device, and is undone, has emptied slots.
+                    const bool is_undone = !is_prefill && with_failures.second == before.second &&
+                                           with_failures.first < before.first && with_failures.first > after.first;
+                    CHECK((with_failures == before || with_failures == after || is_undone));
+                }
             }
         }
         CHECK(failed >= 6);

@@ -353,9 +353,10 @@ TEST_CASE(
     "C14: replicas: what a member reads of a ring, and could not be waited for, is read before the ring is filled "
     "again") {
     int refused = 0;
-    for (const bool ends : {false, true}) {
+    enum class End : std::uint8_t { is_filled_again, ends, ends_without_waiting };
+    for (const End end : {End::is_filled_again, End::ends, End::ends_without_waiting}) {
         for (std::uint64_t nth = 1; nth <= 12; ++nth) {
-            CAPTURE(ends);
+            CAPTURE(static_cast<int>(end));
             CAPTURE(nth);
             Host host;
             Replicas one{{.group = host.group}}, two{{.group = host.group}};
@@ -375,10 +376,15 @@ TEST_CASE(
             for (std::uint32_t i = 0; i < 4 && is_taken; ++i) { is_taken = enqueue(one, 0, i).has_value(); }
             refused += is_taken ? 0 : 1;
             host.gpus[0]->clear_failures();
-            if (!ends) {
+            if (end == End::is_filled_again) {
                 for (std::uint32_t i = 4; i < layers; ++i) { must(enqueue(two, 1, i)); }
             }
+            for (std::uint64_t i = 1; end == End::ends_without_waiting && i <= 8; ++i) {
+                host.gpus[0]->fail(CallKind::synchronize_event, i);
+                host.gpus[0]->fail(CallKind::synchronize_device, i);
+            }
             two.close();
+            host.gpus[0]->clear_failures();
             must(host.gpus[0]->synchronize());
             one.close();
             host.expect_no_reports();

@@ -346,6 +346,25 @@ TEST_CASE("C19 C31: what could not be read ahead of a resume() comes again, and 
     f.expect_working();
 }
 
+TEST_CASE("C19 C31: a drain() of what is suspended says what could not be read ahead, once, and holds nothing of it") {
+    BadFile<Planned> f;
+    must(f.weights->try_suspend());
+    f.is_bad = true;
+    CHECK(must(f.weights->try_bring_asleep(3 * page)) > 0);
+    const Status said = f.weights->try_drain();
+    REQUIRE_FALSE(said);
+    CHECK(said.error().message() == "a bad sector");
+    CHECK(f.weights->statistics().held_bytes == 0);
+    must(f.weights->try_drain());
+    CHECK(f.weights->statistics().held_bytes == 0);
+    f.is_bad = false;
+    CHECK(must(f.weights->try_bring_asleep(3 * page)) > 0);
+    must(f.weights->try_drain());
+    CHECK(f.weights->statistics().held_bytes > 0);
+    must(f.weights->try_resume());
+    f.expect_working();
+}
+
 TEST_CASE_TEMPLATE("C19 C31: a resume() whose copies can neither be recorded nor awaited fails once", Weights, OnSlab,
                    Planned) {
     int failures = 0;

@@ -122,7 +122,8 @@ public:
 
     /// Blocks until earlier work is complete, then records one pass as a graph, copies included, and ends the learning (Options::learn).
     /// `body(pass)` acquires every step in the order of the schedule, launches its kernels on `stream` (or on streams named by use_on), and
-    /// returns void or a Status. Nothing of it runs. Errors: unsupported, divergence, wrong_state, budget, or the device's own.
+    /// returns void or a Status. Nothing of it runs. Errors: unsupported, divergence, wrong_state, budget, or the device's own. Where the device
+    /// fails to end the capture, the next call of this Residency ends it: leave the stream alone until then.
     template <class Body, CapturingDevice D = Device>
     [[nodiscard]] Result<CapturedPass<D>> try_capture(Stream stream, Body&& body)
         requires Composition::is_planned
@@ -234,7 +235,8 @@ public:
     [[nodiscard]] Status try_drain() { return session().report_if_failed(session().drain()); }
     /// The first failure of the transport's threads; success for a transport without threads. Does not block. Success after the stream of a
     /// pass was synchronized, before the next one begins, says that every byte that the pass read is the source's. A failure stays until
-    /// try_begin, try_drain, try_set_budget or try_set_schedule has returned it: that call waits for the device, and brings the bytes again.
+    /// try_begin, try_capture, CapturedPass::try_launch, try_drain, try_set_budget or try_set_schedule has returned it: that call waits for the
+    /// device, and brings the bytes again.
     /// While a lease covers them, it returns wrong_state instead.
     [[nodiscard]] Status try_transport_status() const { return session().transport_status(); }
 #if RESIDENCY_EXCEPTIONS

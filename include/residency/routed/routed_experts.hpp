@@ -205,8 +205,8 @@ public:
     /// The cache serves again. Errors: as try_begin_prefill().
     [[nodiscard]] Status try_end_prefill();
 
-    /// Blocks until the device is idle. Another budget: with fewer slots, what is in the others leaves. On failure the old one is in force;
-    /// memory that could not be given back, since several calls failed, is pending. Errors: budget; out_of_memory; the device's own.
+    /// Blocks until the device is idle. Another budget: with fewer slots, what is in the others leaves. On failure the old one is in force,
+    /// but slots() may be the fewer ones already; memory that could not be given back, since several calls failed, is pending. Errors: budget; out_of_memory; the device's own.
     [[nodiscard]] Result<BudgetChange> try_set_budget(const Budget& budget);
     /// Device bytes that are held beyond the budget in force. Any call gives them back that blocks until the device is idle.
     [[nodiscard]] std::uint64_t pending_bytes() const noexcept {
@@ -290,7 +290,7 @@ struct RoutedExperts<D, P>::State {
     bool owes_unpacking = false;      // what it has brought
     ResolvedBudget budget;
     std::uint32_t slots = 0;
-    // False: a change has failed. The device may count on more slots, whose memory is held.
+    // False: a change has failed. The device may count other slots than the host does; the memory of both is held.
     bool is_settled = true;
 
     /// What one group of a prefill copies.
@@ -356,8 +356,11 @@ struct RoutedExperts<D, P>::State {
             idle = unpack_served(side);
             if (idle) { idle = device->synchronize(side); }
         }
-        if (idle) { idle = settle(); }
-        return idle ? std::move(idle) : idle.error().in(std::string{call} + "() waits for the device");
+        if (!idle) { return idle.error().in(std::string{call} + "() waits for the device"); }
+        Status settled = settle();
+        return settled
+                   ? std::move(settled)
+                   : settled.error().in(std::string{call} + "() makes a change of the budget good that failed before");
     }
     /// Enqueues the unpacking of what the last call has brought, unless that was done.
     [[nodiscard]] Status unpack_served(Stream stream) {
@@ -1008,12 +1011,13 @@ Result<BudgetChange> RoutedExperts<D, P>::try_set_budget(const Budget& wanted) {
     auto resolved = wanted.try_resolve(context);
     if (!resolved) { return state.in_words(resolved.error()); }
     const std::uint32_t before = state.slots, after = state.slots_in(resolved->bytes);
-    if (after < before) {  // first no kernel finds what goes
-        if (Status left = state.drop_slots(after); !left) { return left.error(); }
-        state.slots = after;
-    }
     state.is_settled = false;
-    Status changed = state.hold(after);
+    Status changed;
+    if (after < before) {  // first no kernel finds what goes
+        changed = state.drop_slots(after);
+        if (changed) { state.slots = after; }
+    }
+    if (changed) { changed = state.hold(after); }
     if (changed && after > before) { changed = state.set_slots(after); }
     if (!changed) {
         static_cast<void>(state.settle().has_value());

@@ -388,10 +388,14 @@ void ReplicaGroup<D>::remove(Member& member, bool is_abandoned) noexcept {
             if (buffer.asked == &member) { buffer.asked = nullptr; }
         }
     }
+    bool is_in_use = false;               // a copy may still read or write the ring: it is left alone
     for (Buffer& buffer : member.ring) {  // what others read
         for (Reading& reading : buffer.readings) {
-            if (reading.is_recorded) { drop(reading.reader->device->synchronize(*reading.has_taken)); }
-            if (reading.is_unknown) { drop(reading.reader->device->synchronize()); }
+            if (!reading.is_recorded && !reading.is_unknown) { continue; }
+            D& device = *reading.reader->device;
+            if (!reading.is_unknown && device.synchronize(*reading.has_taken)) { continue; }
+            // What a lost device was reading is lost too.
+            if (!device.synchronize() && device.is_complete(*reading.has_taken)) { is_in_use = true; }
         }
     }
     for (const auto& other : members_) {
@@ -402,12 +406,12 @@ void ReplicaGroup<D>::remove(Member& member, bool is_abandoned) noexcept {
         for (Reading& reading : buffer.readings) { drop(reading.reader->device->destroy_event(*reading.has_taken)); }
     }
     if (!is_abandoned) {
-        if (member.into) { drop(member.device->synchronize(*member.into)); }
+        if (member.into && !member.device->synchronize(*member.into) && member.is_alive()) { is_in_use = true; }
         for (Buffer& buffer : member.ring) {
             if (buffer.is_full) { drop(member.device->destroy_event(*buffer.is_full)); }
         }
         if (member.into) { drop(member.device->destroy_stream(*member.into)); }
-        if (member.memory != nullptr) { drop(member.device->deallocate(member.memory)); }
+        if (member.memory != nullptr && !is_in_use) { drop(member.device->deallocate(member.memory)); }
     }
     for (Common& common : plans_) { std::erase(common.users, &member); }
     std::erase_if(members_, [&](const auto& each) { return each.get() == &member; });

@@ -452,8 +452,8 @@ Result<EventPoint> CopyScheduler<D>::transfer(std::span<const transport::Fetch> 
         }
     }
     if (!sent) {
-        // Of a transport of several links, other streams may bring bytes that could not be ordered before that point.
-        if (!in_capture_ && transport_->links_rate() > 0) { has_unrecorded_copy_ = true; }
+        // Those may bring bytes that could not be ordered before that point.
+        if (!in_capture_ && transport_->has_own_streams()) { has_unrecorded_copy_ = true; }
         arrival = sent.error();
     }
     if (is_told) { log_->copies_ended(fetches, arrival); }

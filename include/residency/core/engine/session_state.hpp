@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <utility>
 #include <vector>
 
 #include "residency/core/engine/copy_scheduler.hpp"
@@ -119,7 +118,14 @@ struct SessionState {
         if (auto settled = settle(); !settled) { return settled; }
         if (!untold) { return bring_again(); }
         static_cast<void>(bring_unread().has_value());  // it stays unread where that fails
-        return *std::exchange(untold, std::nullopt);
+        return tell();
+    }
+    /// What settle() has noted, once.
+    [[nodiscard]] Status tell() {
+        if (!untold) { return {}; }
+        Status failed = *untold;
+        untold.reset();
+        return failed;
     }
     /// What the transport failed at, and no call has said.
     [[nodiscard]] Status transport_status() const {

@@ -103,12 +103,10 @@ Status Suspension<D>::resume(ResidentStore<D>& residents, std::uint64_t cap_byte
 
 template <Device D>
 Status Suspension<D>::give_back(ResidentStore<D>& residents) {
-    if (auto drained = shared_->copy_scheduler.drain_all(); !drained) { return drained; }
+    const bool is_told = !shared_->untold;
+    if (auto settled = shared_->settle(); !settled) { return settled; }
     // Nobody has read what could not be brought since suspend() noted what passes lacked, and nothing of it stays.
-    if (!shared_->copy_scheduler.transport_status()) {
-        if (auto idle = shared_->copy_scheduler.transport().check_links(); !idle) { return idle; }
-        shared_->copy_scheduler.transport().take_failure(shared_->unread);
-    }
+    if (is_told) { shared_->untold.reset(); }
     shared_->unread.clear();
     has_given_back_ = false;
     if (auto given = shared_->decider->suspend(); !given) { return given; }

@@ -48,6 +48,8 @@ public:
     [[nodiscard]] virtual std::vector<LinkUse> links() const = 0;
     /// Of all links that it uses, in bytes per second; less than before: some were lost. 0: it uses the device's own link only.
     [[nodiscard]] virtual double links_rate() const noexcept = 0;
+    /// Whether it copies on streams of its own, beside the copy stream.
+    [[nodiscard]] bool has_own_streams() const noexcept { return links_rate() > 0; }
     /// Whether it holds bytes of the model nearer than the host does: then plans are for rate_of(), and hold() follows each.
     [[nodiscard]] virtual bool holds() const noexcept { return false; }
     /// What calls cost that bring `bytes` different bytes in a pass, once hold() has been told of them.

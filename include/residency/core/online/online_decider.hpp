@@ -267,7 +267,7 @@ Status OnlineDecider<Evictor, Prefetcher, Pool>::set_cap(std::uint64_t cap_bytes
 template <evict::EvictionPolicy Evictor, prefetch::PrefetchPolicy Prefetcher, pool::MemoryPool Pool>
 Status OnlineDecider<Evictor, Prefetcher, Pool>::repair() {
     if (cache_.is_open() || requirements_.storages.empty()) { return {}; }
-    if (auto opened = cache_.open(cache_.cap_bytes(), limits_.ceiling_bytes); !opened) {
+    if (auto opened = lay_out_for_steps(cache_.cap_bytes()); !opened) {
         return opened.error().in("for the memory of the budget, which the device refused before");
     }
     return start_policies_over(0);
