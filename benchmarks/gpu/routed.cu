@@ -155,14 +155,15 @@ __global__ void check(unsigned long long* sums, const unsigned long long* right,
     }
     if (k <= chosen) { sums[k] = 0; }
 }
-/// The router: its choices for the token that runs, and its guess for the next layer.
+/// The router of every layer, a block each: its choices for the token that runs, and its guess for the next layer. One kernel of a token, since
+/// the routers' own time is not measured: the host's way only copies what they chose.
 __global__ void route(const std::int32_t* choices, const std::int32_t* guesses, const std::int32_t* token,
-                      std::uint32_t layers, std::uint32_t layer, std::uint32_t chosen, std::int32_t* to,
-                      std::int32_t* guess) {
+                      std::uint32_t chosen, std::int32_t* to) {
     if (threadIdx.x < chosen) {
-        const std::size_t at = (std::size_t(*token) * layers + layer) * chosen + threadIdx.x;
-        to[threadIdx.x] = choices[at];
-        guess[threadIdx.x] = guesses[at + chosen];
+        const std::size_t at = (std::size_t(*token) * gridDim.x + blockIdx.x) * chosen + threadIdx.x;
+        std::int32_t* const routed = to + std::size_t{2} * blockIdx.x * most_chosen + threadIdx.x;
+        routed[0] = choices[at];
+        routed[most_chosen] = guesses[at + chosen];
     }
 }
 __global__ void next_token(std::int32_t* token) { ++*token; }
@@ -240,12 +241,11 @@ struct Model {
     struct Routed {
         std::int32_t *choices, *guess;
     };
-    Routed route_layer(std::uint32_t layer) {
-        const Routed to{routed + std::size_t{2} * layer * most_chosen,
-                        routed + (std::size_t{2} * layer + 1) * most_chosen};
-        route<<<1, 32, 0, stream>>>(choices, guesses_on_device, token, router.layers, layer, router.chosen, to.choices,
-                                    to.guess);
-        return to;
+    void route_token() {
+        route<<<router.layers, 32, 0, stream>>>(choices, guesses_on_device, token, router.chosen, routed);
+    }
+    [[nodiscard]] Routed routed_of(std::uint32_t layer) const {
+        return {routed + std::size_t{2} * layer * most_chosen, routed + (std::size_t{2} * layer + 1) * most_chosen};
     }
     void compute(const std::byte* const* addresses, std::uint32_t layer) {
         products<<<dim3(96, router.chosen + 1), 256, 0, stream>>>(addresses, router.chosen, bytes, sums, dense);
@@ -318,8 +318,9 @@ Run in_graph(Model& model, const char* budget, const Kernels& way) {
     RoutedExperts<CudaDevice> cache{model.gpu, way.catalog != nullptr ? *way.catalog : model.catalog, model.experts,
                                     options};
     const auto one_token = [&] {
+        model.route_token();
         for (std::uint32_t layer = 0; layer < router.layers; ++layer) {
-            const auto [choices, guess] = model.route_layer(layer);
+            const auto [choices, guess] = model.routed_of(layer);
             std::optional<routed::Guess> next;
             if (way.guesses && layer + 1 < router.layers) { next = {layer + 1, {guess, router.chosen}}; }
             const auto served = BENCH_RESULT(
@@ -421,8 +422,9 @@ double compute_ms(Model& model) {
     BENCH_CUDA(cudaMalloc(&experts, router.layers * layer_bytes));
     BENCH_CUDA(cudaMemcpy(experts, model.host, router.layers * layer_bytes, cudaMemcpyHostToDevice));
     BENCH_RESULT(model.gpu.begin_capture(model.stream));
+    model.route_token();
     for (std::uint32_t layer = 0; layer < router.layers; ++layer) {
-        const InOrder chosen{experts + layer * layer_bytes, model.route_layer(layer).choices, model.bytes};
+        const InOrder chosen{experts + layer * layer_bytes, model.routed_of(layer).choices, model.bytes};
         products_in_order<<<dim3(96, router.chosen + 1), 256, 0, model.stream>>>(chosen, router.chosen, model.bytes,
                                                                                  model.sums, model.dense);
         model.check_layer(layer);
