@@ -251,7 +251,7 @@ TEST_CASE("a model without a floor is refused, with what to give") {
     CHECK(
         refused.error().message() ==
         "\"draft\" cannot join without a floor: give floor_bytes, the smallest budget that works, and wanted_bytes as "
-        "try_resolve_budget of the model has them for a budget of 0: floor_bytes and total_bytes");
+        "try_resolve_budget of the model has them for a budget of 0: floor_bytes and resident_from_bytes");
     // One that is wrong is told at the end of a pass.
     auto client = must(broker.try_add_model({.name = "m", .floor_bytes = 0, .wanted_bytes = 0}));
     must(client.try_budget());

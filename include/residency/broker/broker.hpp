@@ -78,7 +78,7 @@ public:
         std::string name;                        ///< for messages
         std::int32_t priority = 0;               ///< the higher one is served first
         std::uint64_t floor_bytes = UINT64_MAX;  ///< the smallest budget that works; UINT64_MAX: not given, an error
-        std::uint64_t wanted_bytes = 0;          ///< granted at most: what everything takes; below floor_bytes: that
+        std::uint64_t wanted_bytes = 0;  ///< granted at most: what all that steps read takes; below floor_bytes: that
     };
     /// A client that allocates by itself, such as a KV cache.
     struct MemoryOptions {
@@ -121,7 +121,7 @@ public:
                          "\"" + options.name +
                              "\" cannot join without a floor: give floor_bytes, the smallest budget that "
                              "works, and wanted_bytes as try_resolve_budget of the model has them for a budget of 0: "
-                             "floor_bytes and total_bytes"};
+                             "floor_bytes and resident_from_bytes"};
         }
         auto id = ledger().open(std::move(options.name), broker::ClientKind::model,
                                 {options.priority, options.floor_bytes, options.wanted_bytes}, 0, UINT64_MAX);

@@ -47,7 +47,7 @@ struct PlannedOptions {
     bool record = false;  ///< keep what each pass acquired: recorded_schedule()
     /// Time the steps of the first passes that stream, and plan again if the measured times differ by more than learn_threshold (the sum of
     /// the differences over the sum of the times). Without a schedule, also take over the order of the first pass. The pass that plans
-    /// again begins with a wait for the device. Nothing is learned once a pass is captured, so that its graph stays valid.
+    /// again begins with a wait for the device. Nothing is learned while a captured pass is valid, so that it stays so.
     bool learn = true;
     double learn_threshold = 0.05;
     EventHandler on_event{};  ///< told what happens; what it may do is said at EventHandler
