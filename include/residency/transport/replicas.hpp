@@ -406,7 +406,7 @@ void ReplicaGroup<D>::remove(Member& member, bool is_abandoned) noexcept {
         for (Reading& reading : buffer.readings) { drop(reading.reader->device->destroy_event(*reading.has_taken)); }
     }
     if (!is_abandoned) {
-        if (member.into && !member.device->synchronize(*member.into) && member.is_alive()) { is_in_use = true; }
+        if (!member.ring.empty() && !member.device->synchronize(*member.into) && member.is_alive()) { is_in_use = true; }
         for (Buffer& buffer : member.ring) {
             if (buffer.is_full) { drop(member.device->destroy_event(*buffer.is_full)); }
         }
