@@ -630,6 +630,10 @@ TEST_CASE(
             }
             f.gpu().clear_failures();
             if (is_prefill && is_changed) { static_cast<void>(cache.try_end_prefill().has_value()); }
+            if (in_a_row == 3) {  // as long as host and device may count other slots
+                decode(5);
+                CHECK(cache.pending_bytes() == 0);
+            }
             must(cache.try_reclaim_pending());  // where the undoing failed, too
             decode(20);
             const auto statistics = must(cache.try_statistics());
@@ -650,11 +654,11 @@ TEST_CASE(
                     // A change that has come to the device, and is undone, has emptied slots.
                     const bool is_undone = !is_prefill && with_failures.second == before.second &&
                                            with_failures.first < before.first && with_failures.first > after.first;
-                    CHECK((with_failures == before || with_failures == after || is_undone));
+                    CHECK((in_a_row == 3 || with_failures == before || with_failures == after || is_undone));
                 }
             }
         }
-        CHECK(failed >= 6);
+        CHECK(failed >= 18);
     }
 }
 

@@ -365,6 +365,25 @@ TEST_CASE("C19 C31: a drain() of what is suspended says what could not be read a
     f.expect_working();
 }
 
+TEST_CASE("C19 C31: whichever call of such a drain() fails, the next ones hold nothing, and the model works again") {
+    for (std::uint64_t nth = 1; nth <= 12; ++nth) {
+        CAPTURE(nth);
+        BadFile<Planned> f;
+        must(f.weights->try_suspend());
+        f.is_bad = true;
+        CHECK(must(f.weights->try_bring_asleep(8 * page)) > 0);
+        f.device.fail(CallKind::any, nth);
+        CHECK_FALSE(f.weights->try_drain());
+        f.device.clear_failures();
+        static_cast<void>(f.weights->try_drain().has_value());  // says what the first one did not
+        must(f.weights->try_drain());
+        CHECK(f.weights->statistics().held_bytes == 0);
+        f.is_bad = false;
+        must(f.weights->try_resume());
+        f.expect_working();
+    }
+}
+
 TEST_CASE_TEMPLATE("C19 C31: a resume() whose copies can neither be recorded nor awaited fails once", Weights, OnSlab,
                    Planned) {
     int failures = 0;

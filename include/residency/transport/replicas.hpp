@@ -406,7 +406,9 @@ void ReplicaGroup<D>::remove(Member& member, bool is_abandoned) noexcept {
         for (Reading& reading : buffer.readings) { drop(reading.reader->device->destroy_event(*reading.has_taken)); }
     }
     if (!is_abandoned) {
-        if (!member.ring.empty() && !member.device->synchronize(*member.into) && member.is_alive()) { is_in_use = true; }
+        const bool is_idle =
+            member.ring.empty() || member.device->synchronize(*member.into) || member.device->synchronize();
+        if (!is_idle && member.is_alive()) { is_in_use = true; }
         for (Buffer& buffer : member.ring) {
             if (buffer.is_full) { drop(member.device->destroy_event(*buffer.is_full)); }
         }

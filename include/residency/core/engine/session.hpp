@@ -280,23 +280,12 @@ private:
     /// Blocks until everything is complete, between passes; no lease is open. `needs_bytes`: says what the transport failed at, and brings
     /// what could not be read again; otherwise a later call does.
     [[nodiscard]] Status settle(bool needs_bytes) {
-        if (auto undone = undo_change(); !undone) { return undone; }
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto settled = needs_bytes ? shared_.drain() : shared_.settle(); !settled) { return settled; }
         return budget_.reclaim_pending();
     }
     /// Another schedule, of this catalog, with the streams not drained yet. Blocks. On failure the one in force stays.
     [[nodiscard]] Status change_schedule(Schedule schedule);
-    /// Puts the schedule in force again where a change failed after the decider had begun. Blocks then. Until it has succeeded nothing else
-    /// asks the decider.
-    [[nodiscard]] Status undo_change() {
-        if (!has_undo_) { return {}; }
-        if (auto drained = shared_.copy_scheduler.drain_all(); !drained) { return drained; }
-        if (auto prepared = prepare_decider(schedule()); !prepared) { return prepared; }
-        if (auto ordered = set_order(); !ordered) { return ordered; }
-        has_undo_ = false;
-        return {};
-    }
     /// Gives back what is held while it is suspended.
     [[nodiscard]] Status give_back() {
         auto given = suspension_.suspend(residents_);
@@ -334,7 +323,6 @@ private:
     std::vector<Schedule> replaced_;  // by what was learned: open leases, and the caller's views of steps, lie in them
     std::uint32_t replans_ = 0;       // for what was learned
     std::uint64_t suspended_cap_bytes_ = 0;  // of the decider, when it was suspended
-    bool has_undo_ = false;                  // for undo_change()
     double links_rate_ = 0;                  // of the links that plans are made for, as the transport says
     ConsumerId pass_consumer_ = 0;           // of the pass's own stream
     std::uint32_t captured_passes_ = 0;      // that have not ended
@@ -382,7 +370,7 @@ Status Session<D>::begin_pass(Stream stream) {
                      "the stream is being captured, and weights are streamed: a foreign capture would hold none of the "
                      "copies; use Residency::capture"};
     }
-    if (*is_captured && (has_undo_ || copy_scheduler.has_unrecorded_copies() || !shared_.unread.empty())) {
+    if (*is_captured && (copy_scheduler.has_unrecorded_copies() || !shared_.unread.empty())) {
         return Error{
             ErrorKind::unsupported,
             "copies that failed have to be made good first, which waits for the device: begin a pass outside of "
@@ -392,7 +380,6 @@ Status Session<D>::begin_pass(Stream stream) {
         copy_scheduler.note_foreign_graph();
         if (auto polled = copy_scheduler.poll_arrivals(); !polled) { return polled; }
     } else {
-        if (auto undone = undo_change(); !undone) { return undone; }
         if (auto recovered = shared_.recover_failed_calls(); !recovered) { return recovered; }
         if (auto resumed = graphs_.resume(); !resumed) { return resumed; }
         if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
@@ -479,7 +466,6 @@ Result<CapturedGraph<D>> Session<D>::capture(Stream stream, Timing timing, Body&
             ErrorKind::unsupported,
             "this transport needs the host for every copy, and a graph runs without it: take transport::Pinned"};
     }
-    if (auto undone = undo_change(); !undone) { return undone.error(); }
     if (auto drained = shared_.drain(); !drained) { return drained.error(); }
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed.error(); }
     if (auto learned = learn(true); !learned) { return learned.error(); }
@@ -532,7 +518,6 @@ Status Session<D>::launch(const CapturedGraph<D>& captured, Stream stream)
                      "the stream is being captured: a captured pass is launched by itself, not as part of another "
                      "graph"};
     }
-    if (auto undone = undo_change(); !undone) { return undone; }
     if (auto recovered = shared_.recover_failed_calls(); !recovered) {
         const bool is_stale = captured.links_rate != 0 && has_lost_links(captured);
         return is_stale ? Status{Error{ErrorKind::stale, lost_links_text}} : std::move(recovered);
@@ -678,7 +663,6 @@ Status Session<D>::set_schedule(Schedule schedule) {
 
 template <Device D>
 Status Session<D>::change_schedule(Schedule schedule) {
-    if (auto undone = undo_change(); !undone) { return undone; }
     if (auto drained = shared_.drain(); !drained) { return drained; }
     profiler_.collect();
     if (auto reclaimed = budget_.reclaim_pending(); !reclaimed) { return reclaimed; }
@@ -700,8 +684,10 @@ Status Session<D>::change_schedule(Schedule schedule) {
     }
     shared_.cursor = cursor_before;
     budget_.set_floor_bytes(floor_before);
-    has_undo_ = true;
-    static_cast<void>(undo_change().has_value());  // what fails here, the next call does
+    if (auto undone = prepare_decider(this->schedule()); !undone) { return undone; }
+    // What set_order() sent may be on its way.
+    if (!shared_.copy_scheduler.drain_all()) { static_cast<void>(shared_.copy_scheduler.drain_device().has_value()); }
+    static_cast<void>(set_order().has_value());
     return ordered;
 }
 
@@ -721,14 +707,13 @@ Status Session<D>::drain() {
     shared_.check_caller();
     if (suspension_.is_suspended()) {
         if (auto settled = shared_.settle(); !settled) { return settled; }
-        if (!shared_.unread.empty()) {  // what came ahead, which nobody has read
+        if (!shared_.unread.empty() || !suspension_.has_given_back()) {  // what came ahead, which nobody has read
             if (auto given = give_back(); !given) { return given; }
         }
         profiler_.collect();
         auto told = shared_.tell();
         return told ? budget_.reclaim_pending() : std::move(told);
     }
-    if (auto undone = undo_change(); !undone) { return undone; }
     if (auto drained = shared_.drain(); !drained) { return drained; }
     profiler_.collect();
     Decider<D>& decider = *shared_.decider;

@@ -32,6 +32,8 @@ public:
 
     /// From the first byte that suspend() gives back, until resume() has succeeded.
     [[nodiscard]] bool is_suspended() const noexcept { return is_suspended_; }
+    /// Nothing is held, but for what was brought ahead since. Of a session that is not suspended: false.
+    [[nodiscard]] bool has_given_back() const noexcept { return has_given_back_; }
     /// Blocks. No pass and no lease is open. After a failure nothing has changed, or is_suspended() and memory is still held; called again,
     /// it goes on. Errors: out_of_memory (host memory for what kernels wrote), or the device's own.
     [[nodiscard]] Status suspend(ResidentStore<D>& residents);
@@ -69,7 +71,7 @@ private:
 
     SessionState<D>* shared_;
     bool is_suspended_ = false;
-    bool has_given_back_ = false;  // nothing is held, but for what was brought ahead since
+    bool has_given_back_ = false;
     std::byte* memory_ = nullptr;  // pinned
     std::vector<Saved> saved_;
 };
@@ -87,7 +89,7 @@ template <Device D>
 Status Suspension<D>::resume(ResidentStore<D>& residents, std::uint64_t cap_bytes) {
     if (!is_suspended_) { return {}; }
     // What was brought ahead and could not be read comes again.
-    if (!has_given_back_ || !shared_->copy_scheduler.transport_status()) {
+    if (!has_given_back_ || !shared_->unread.empty() || !shared_->copy_scheduler.transport_status()) {
         if (auto given = give_back(residents); !given) { return given; }
     }
     has_given_back_ = false;
